@@ -29,7 +29,7 @@ def read(kafka: Mapping[str, str], topic: str) -> list[str]:
     asked = {"subscribe": topic, "startingOffsets": "earliest", "kfetch.agent": "inline"}
     parsed = parse({**kafka, **asked})
     # One try: a wrong password stays wrong.
-    parsed = replace(parsed, lookup_retries=0)
+    parsed = replace(parsed, lookups=replace(parsed.lookups, retries=0))
     with closing(Driver(parsed)) as driver:
         start = driver.initial_offsets()
         driver.prepare_available_now()

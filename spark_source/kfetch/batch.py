@@ -65,8 +65,8 @@ class KfetchReader(DataSourceReader):
     """Plans a batch read on the driver and reads its splits on executors."""
 
     def __init__(self, options: SourceOptions) -> None:
-        lease_s = min(options.agent_lease_s, _LEASE_S_MAX)
-        self._options = replace(options, agent_lease_s=lease_s)
+        lease_s = min(options.agent.lease_s, _LEASE_S_MAX)
+        self._options = replace(options, agent=replace(options.agent, lease_s=lease_s))
         self._conditions: tuple[Condition, ...] = ()
 
     def partitions(self) -> list[KfetchBatchSplit]:

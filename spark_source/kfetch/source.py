@@ -64,7 +64,7 @@ class KfetchDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         _check_sql(options)
-        self._options = _parsed(options)
+        self._options, self._no_stream = _parsed(options)
 
     @classmethod
     def name(cls) -> str:
@@ -79,7 +79,9 @@ class KfetchDataSource(DataSource):
         """Return the reader of a batch read. Raises OptionError for a schema that can't be read."""
         from kfetch.batch import batch_reader
 
-        return batch_reader(with_schema(parsing.parse(self.options, batch=True), schema))
+        is_batch = self._no_stream is not None
+        options = self._options if is_batch else parsing.parse(self.options, batch=True)
+        return batch_reader(with_schema(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raise NotBuilt: kfetch does not write."""
@@ -95,7 +97,9 @@ class KfetchDataSource(DataSource):
         So it does for a schema registry that does not answer.
         """
         try:
-            options = with_schema(parsing.parse(self.options), schema)
+            if self._no_stream is not None:
+                raise self._no_stream
+            options = with_schema(self._options, schema)
         except KfetchError as problem:
             return _RefusingReader(self._options, problem)
         return KfetchStreamReader(options)
@@ -126,18 +130,18 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Python has no class for both limits together, or for a delay. So ``latestOffset`` adds the
         options' minimum to every limit but ReadAllAvailable, which is Trigger.Once's.
         """
-        options = self._options
-        if options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(options.max_offsets_per_trigger)
-        if options.min_offsets_per_trigger is not None:
-            return ReadMinRows(options.min_offsets_per_trigger)
+        planning = self._options.planning
+        if planning.max_offsets is not None:
+            return ReadMaxRows(planning.max_offsets)
+        if planning.min_offsets is not None:
+            return ReadMinRows(planning.min_offsets)
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next micro-batch. Without new records it is ``start`` itself."""
         once = isinstance(limit, ReadAllAvailable)
         max_offsets = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        min_offsets = None if once else self._options.min_offsets_per_trigger
+        min_offsets = None if once else self._options.planning.min_offsets
         end = self._planner().next_end(self._offset_cache.read(start), max_offsets, min_offsets)
         return start if end is None else self._offset_cache.write(end)
 
@@ -200,16 +204,16 @@ class _RefusingReader(KfetchStreamReader):
         raise self._problem
 
 
-def _parsed(options: Mapping[str, str]) -> SourceOptions:
-    """Return the values of a stream's options, or of a batch read's.
+def _parsed(options: Mapping[str, str]) -> tuple[SourceOptions, OptionError | None]:
+    """Return the values of a stream's options, or of a batch read's with the stream's error.
 
     Spark does not tell which one it loads, so options that fit either are accepted here.
     """
     try:
-        return parsing.parse(options)
+        return parsing.parse(options), None
     except OptionError as of_stream:
         try:
-            return parsing.parse(options, batch=True)
+            return parsing.parse(options, batch=True), of_stream
         except OptionError as of_batch:
             is_batch = any(name.lower().startswith("ending") for name in options)
             raise (of_batch if is_batch else of_stream) from None

@@ -24,7 +24,7 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     Raises errors below KfetchError. Spark then retries the task.
     """
     options = with_executors_rack(options)
-    if options.agent == "process":
+    if options.agent.place == "process":
         from kfetch.agent import client
 
         return client.read(split, options)
@@ -43,7 +43,7 @@ def read_once(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     from kfetch.errors import DataLoss
 
     try:
-        if options.agent == "process":
+        if options.agent.place == "process":
             yield from read(split, options)
         else:
             from kfetch.fetch import inline

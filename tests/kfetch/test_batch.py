@@ -111,7 +111,7 @@ def test_nothing_to_read(kafka: LittleKafka) -> None:
 def test_an_agent_closes_the_sessions_soon() -> None:
     """The lease of a batch read is five seconds at most."""
     leases = {
-        given: KfetchReader(parse({**REQUIRED, "kfetch.agent.lease": given}))._options.agent_lease_s
+        given: KfetchReader(parse({**REQUIRED, "kfetch.agent.lease": given}))._options.agent.lease_s
         for given in ("120s", "2s")
     }
 

@@ -116,6 +116,24 @@ def test_bad_options_fail_at_once() -> None:
         KfetchDataSource({"subscribe": "t"})
 
 
+def test_a_streams_options_are_parsed_once() -> None:
+    """The stream's reader has the values that the source checked."""
+    source = KfetchDataSource(REQUIRED)
+    reader: Any = source.streamReader(source.schema())
+
+    assert reader._options.network is source._options.network
+
+
+def test_options_of_batch_reads_fail_in_streams() -> None:
+    """A stream with an end is refused by the reader's first call, as Spark's connector does."""
+    source = KfetchDataSource({**REQUIRED, "endingOffsets": "latest"})
+    refusing: Any = source.streamReader(source.schema())
+    with pytest.raises(OptionError, match="ending offset not valid in streaming queries"):
+        refusing.initialOffset()
+
+    assert source.reader(source.schema()) is not None
+
+
 def test_custom_schema() -> None:
     """A schema that the source can't deliver is refused by the reader's first call.
 

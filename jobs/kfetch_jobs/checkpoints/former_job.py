@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kfetch.admin.values import parse_options
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.location import has_offsets, query_id
 from kfetch_jobs.checkpoints.table_log import has_log, queries_of
@@ -58,7 +57,7 @@ def find_former_job(job: Job) -> FormerJob | None:
     if not tables:
         return None
     views = job.file.views()
-    subscriptions = [parse_options(job.source_options(view)).subscription for view in views]
+    subscriptions = [job.parsed_options(view).subscription for view in views]
     for directory in _directories_without_file(job):
         note = _note(directory)
         if note.get("checkpoint") == job.checkpoint:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kfetch.admin.sources import LogOffsets, log_offsets
-from kfetch.admin.values import parse_options
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints.backup import OffsetRange
@@ -69,7 +68,7 @@ def unreadable(
 
 
 def _logs(job: Job, view: str, ranges: Sequence[OffsetRange]) -> LogOffsets:
-    options = parse_options(job.source_options(view))
+    options = job.parsed_options(view)
     partitions = [tp for tp in map(_partition, ranges) if options.subscription.includes(tp.topic)]
     try:
         check_cluster(job, view)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kfetch.admin.brokers import WAIT_S, cluster_id
-from kfetch.admin.values import Subscription, parse_options
+from kfetch.admin.values import Subscription
 from kfetch_jobs.checkpoints.location import has_offsets, has_run, local_directory, note_path
 from kfetch_jobs.checkpoints.topic_history import TopicIds, checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
@@ -80,7 +80,7 @@ def check_cluster(job: Job, view: str, wait_s: float = WAIT_S) -> None:
     """
     origin = _read(job)
     if origin is not None and origin.clusters.get(view):
-        _compare(job, origin, {view: cluster_id(parse_options(job.source_options(view)), wait_s)})
+        _compare(job, origin, {view: cluster_id(job.parsed_options(view), wait_s)})
 
 
 def cluster_ids(job: Job, wait_s: float = WAIT_S) -> dict[str, str]:
@@ -88,7 +88,7 @@ def cluster_ids(job: Job, wait_s: float = WAIT_S) -> dict[str, str]:
 
     ``wait_s`` is the limit for each cluster. Raises KfetchError if no broker answers.
     """
-    options = {view: parse_options(job.source_options(view)) for view in job.file.views()}
+    options = {view: job.parsed_options(view) for view in job.file.views()}
     by_servers = {one.bootstrap: one for one in options.values()}
     ids = {servers: cluster_id(one, wait_s) for servers, one in by_servers.items()}
     return {view: ids[one.bootstrap] for view, one in options.items()}
@@ -128,7 +128,7 @@ def _checkpoint_ids(job: Job) -> TopicIds:
 
 def _topics(job: Job) -> list[str]:
     """The topics that the job's file names. A pattern names none."""
-    named = [parse_options(job.source_options(view)).subscription for view in job.file.views()]
+    named = [job.parsed_options(view).subscription for view in job.file.views()]
     return sorted({topic for one in named for topic in (*one.topics, *_assigned(one))})
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from kfetch.admin.values import known_options
+from kfetch.admin.values import SourceOptions, known_options, parse_options
 from kfetch.errors import KfetchError
 from kfetch_jobs.config.decode import with_decode, with_decode_names
 from kfetch_jobs.config.models import JobFile
@@ -77,6 +77,9 @@ class Job:
     spark: Mapping[str, str] = field(repr=False)
     clusters: Mapping[str, Options] = field(repr=False)
     """The properties of the project's Kafka clusters. They may contain passwords."""
+    _parsed: dict[str, SourceOptions] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def appended_tables(self) -> list[TableLocation]:
@@ -105,6 +108,15 @@ class Job:
         if self.dead_letters is not None:
             options = with_dead_letters(options)
         return with_absolute_stores(options, self.shared[0].path.parent)
+
+    def parsed_options(self, view: str = "source") -> SourceOptions:
+        """Return the values of a source's options. The first call parses them.
+
+        Raises OptionError, but not for a job that the project has checked.
+        """
+        if view not in self._parsed:
+            self._parsed[view] = parse_options(self.source_options(view))
+        return self._parsed[view]
 
     def redacted(self, sentence: str) -> str:
         """Return a sentence with placeholders for the secrets in the job's files.

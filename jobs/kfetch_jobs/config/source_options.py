@@ -100,9 +100,7 @@ def option_warnings(job: Job) -> list[str]:
     return [*readable] + [
         f"{_option_line(job, view, option)}: {job.with_own_names(warning)}"
         for view in job.file.views()
-        for option, warning in options_without_effect(
-            parse_options(job.source_options(view))
-        ).items()
+        for option, warning in options_without_effect(job.parsed_options(view)).items()
     ]
 
 

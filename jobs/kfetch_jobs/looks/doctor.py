@@ -20,7 +20,6 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from kfetch.admin import brokers
-from kfetch.admin.values import parse_options
 from kfetch.errors import AccessRefused, KfetchError, OptionError
 from kfetch_jobs.config import Project
 from kfetch_jobs.config.job import cluster_options, with_absolute_stores, with_property_names
@@ -214,7 +213,7 @@ def _topics(project: Project, cluster: str) -> set[str]:
     for job in project.jobs_and_mistakes()[0].values():
         for view, source in job.file.views().items():
             if source.cluster == cluster:
-                subscription = parse_options(job.source_options(view)).subscription
+                subscription = job.parsed_options(view).subscription
                 named |= {*subscription.topics, *(tp.topic for tp in subscription.assigned)}
     return named
 

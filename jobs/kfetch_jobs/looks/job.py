@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from kfetch.admin.sources import KafkaReport, query_kafka
-from kfetch.admin.values import Position, SourceOptions, Subscription, parse_options
+from kfetch.admin.values import Position, SourceOptions, Subscription
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
@@ -154,7 +154,7 @@ def match_sources(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
     source belongs to a view. Raises JobsError if they do not, or if a single view has several
     sources.
     """
-    views = {view: parse_options(job.source_options(view)) for view in job.file.views()}
+    views = {view: job.parsed_options(view) for view in job.file.views()}
     if len(views) == 1:
         if checkpoint.sources > 1:
             raise JobsError(
@@ -187,7 +187,7 @@ def _any_of(subscription: Subscription, topics: Iterable[str]) -> bool:
 
 
 def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> SourceReport:
-    options = parse_options(job.source_options(view))
+    options = job.parsed_options(view)
     start = None if number is None else checkpoint.start(number)
     planned = checkpoint.end(number) if number is not None and checkpoint.pending else None
     try:

@@ -6,7 +6,6 @@ records. With ``false`` it would go on, and the rows would be lost without a wor
 
 from __future__ import annotations
 
-from kfetch.admin.values import parse_options
 from kfetch_jobs.checkpoints.backup import Stage, last_move
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.location import local_directory
@@ -40,4 +39,4 @@ def check_replay(job: Job) -> None:
 
 
 def _fails_on_loss(job: Job, view: str) -> bool:
-    return parse_options(job.source_options(view)).fail_on_data_loss
+    return job.parsed_options(view).fail_on_data_loss

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kfetch.admin.values import SourceOptions, parse_options
+from kfetch.admin.values import SourceOptions
 from kfetch_jobs.config import Job
 from kfetch_jobs.run.plan_nodes import items, nodes
 
@@ -36,7 +36,7 @@ def used_columns(job: Job, result: DataFrame) -> list[str]:
     """
     if job.file.source is None or job.file.transform is None or job.file.transform.sql is None:
         return []
-    options = parse_options(job.source_options())
+    options = job.parsed_options()
     names = None if options.columns else references(result._jdf.queryExecution().analyzed())
     if names is None:
         return []

@@ -104,7 +104,7 @@ def _progress_of(checkpoint: Checkpoint | None) -> str:
 
 
 def _limit(report: JobReport) -> str:
-    limits = [source.options.max_offsets_per_trigger for source in report.sources]
+    limits = [source.options.planning.max_offsets for source in report.sources]
     texts = [f"{limit:,}" for limit in limits if limit is not None]
     return f", at most {' and '.join(texts)} in a micro-batch" if texts else ""
 

@@ -19,7 +19,7 @@ from kfetch.errors import CheckpointError, DataLoss, OptionError
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets
 from kfetch.options import SourceOptions, parse
-from kfetch.options.catalogue import STRATEGIES
+from kfetch.options.subscription import STRATEGIES
 
 __all__ = ["Finding", "SourceCheck", "verify"]
 

@@ -151,7 +151,8 @@ def _lookup(options: SourceOptions) -> OffsetLookup:
         request_timeout_s=min(network.request_timeout_s, LOOKUP_TIMEOUT_S),
         connect_timeout_s=min(network.connect_timeout_s, LOOKUP_TIMEOUT_S),
     )
-    return OffsetLookup(replace(options, lookup_retries=0, network=network))
+    lookups = replace(options.lookups, retries=0)
+    return OffsetLookup(replace(options, lookups=lookups, network=network))
 
 
 def _from_beginning(options: SourceOptions, log: OffsetLookup) -> KafkaReport:

@@ -16,8 +16,8 @@ from kfetch.fetch.stats import FetchStats
 from kfetch.lag import Lag, LagHistory, PartitionLag
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions, Subscription, catalogue
-from kfetch.options.catalogue import STRATEGIES as SUBSCRIPTION_OPTIONS
 from kfetch.options.catalogue import Option
+from kfetch.options.subscription import STRATEGIES as SUBSCRIPTION_OPTIONS
 
 __all__ = [
     "SUBSCRIPTION_OPTIONS",

@@ -163,7 +163,7 @@ class BrokerThread(threading.Thread):
         """Wait for a command while there is no range. Retire if none comes during the lease."""
         self._budget.leave_queue(self)
         self._memory_wait_since = None
-        self._wait_for_command(max(_IDLE_MIN_S, self._options.agent_lease_s))
+        self._wait_for_command(max(_IDLE_MIN_S, self._options.agent.lease_s))
         with self._command_came:
             # Under the lock: a range comes either before this, or to another thread.
             self.retired = self._closing = not self._commands

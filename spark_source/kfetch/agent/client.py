@@ -75,7 +75,7 @@ def _read_from_agent(
     channel = connect(
         files_of(owner, _session_of(options)),
         owner,
-        memory=options.agent_memory_bytes,
+        memory=options.agent.memory_bytes,
         timeout_s=options.poll_timeout_s + _ANSWER_GRACE_S,
     )
     try:

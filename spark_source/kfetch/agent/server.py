@@ -62,7 +62,7 @@ class OpenQueries:
         the rights of one user.
         """
         name, options = request.query, request.options
-        self.budget.raise_limit(options.agent_memory_bytes)
+        self.budget.raise_limit(options.agent.memory_bytes)
         with self._lock:
             query = self._by_name.setdefault(name, SharedQuery(name, options, self.budget))
             if query.options.network.security != options.network.security:
@@ -79,7 +79,7 @@ class OpenQueries:
     def close_idle(self) -> None:
         """Close the sessions of queries that no task has read for longer than their lease."""
         with self._lock:
-            idle = [q for q in self._by_name.values() if q.idle_s() > q.options.agent_lease_s]
+            idle = [q for q in self._by_name.values() if q.idle_s() > q.options.agent.lease_s]
             for query in idle:
                 del self._by_name[query.name]
         for query in idle:

@@ -95,10 +95,10 @@ class SharedQuery:
         with self._lock:
             self._readers -= 1
             self._idle_since = time.monotonic()
-        if self.options.stats_directory:
+        if self.options.reports.stats_directory:
             # One task after the other: older totals must not replace newer ones.
             with self._stats_lock:
-                write_stats(self.options.stats_directory, self.name, self.stats())
+                write_stats(self.options.reports.stats_directory, self.name, self.stats())
 
     def idle_s(self) -> float:
         """Returns for how many seconds no task has read."""

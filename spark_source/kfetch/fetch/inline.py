@@ -140,8 +140,8 @@ class Query:
         self._cluster.close()
 
     def _write_stats(self) -> None:
-        if self._options.stats_directory:
-            write_stats(self._options.stats_directory, self._name, self.stats())
+        if self._options.reports.stats_directory:
+            write_stats(self._options.reports.stats_directory, self._name, self.stats())
 
 
 class InlineSource:

@@ -8,17 +8,69 @@ relative times, and the committed offsets of a consumer group.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from kfetch.errors import OptionError
 from kfetch.model import TopicPartition
-from kfetch.options.converters import no_match_strategy
-from kfetch.options.reader import OptionReader
+from kfetch.options.converters import LONG_MAX, second_of
+from kfetch.options.option import Option, OptionReader, Treatment, by_name
 from kfetch.options.subscription import json_object, malformed
-from kfetch.options.values import EARLIEST, LATEST, OFFSET_MAX, Ago, Bound, Place
 
-__all__ = ["check_order", "ending_bound", "starting_bound"]
+__all__ = [
+    "EARLIEST",
+    "ENDING",
+    "LATEST",
+    "STARTING",
+    "Ago",
+    "Bound",
+    "Place",
+    "check_order",
+    "ending_bound",
+    "starting_bound",
+]
+
+EARLIEST = -2
+"""ListOffsets' code of the log start (KIP-79). The JSON of startingOffsets uses it too."""
+LATEST = -1
+"""ListOffsets' code of the log end."""
+
+STARTING = by_name(
+    Option(
+        "startingOffsets",
+        "`latest`, `earliest` (the default of batch reads), `group`, or JSON",
+        default="latest",
+    ),
+    Option(
+        "startingTimestamp",
+        "start at a time: milliseconds since 1970, or `-2h`; beats the next two",
+    ),
+    Option("startingOffsetsByTimestamp", "start at a time per partition, as JSON"),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        "if no record is that young: `error`, or `latest`",
+        second_of("error", "latest"),
+        "error",
+    ),
+    Option(
+        "kfetch.startingGroup",
+        "group of `startingOffsets=group`; otherwise that of `kafka.group.id`",
+    ),
+)
+ENDING = by_name(
+    Option("endingOffsets", "`latest`, or JSON", default="latest", treatment=Treatment.BATCH),
+    Option(
+        "endingTimestamp",
+        "end at a time: milliseconds since 1970, or `-2h`",
+        treatment=Treatment.BATCH,
+    ),
+    Option(
+        "endingOffsetsByTimestamp",
+        "end at a time per partition, as JSON",
+        treatment=Treatment.BATCH,
+    ),
+)
 
 REST = "*"
 """The key for all partitions of a topic, or for all topics, that have no entry of their own."""
@@ -35,18 +87,82 @@ _TIMES_EXAMPLE = (
 )
 
 
+class Ago(NamedTuple):
+    """A time before the query's first start, such as ``-2h``."""
+
+    ms: int
+
+
+Place = int | Ago
+"""An offset; or a time in milliseconds since 1970, or before the start; or EARLIEST or LATEST."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """Where a new query starts, or where a batch read ends, as its options say.
+
+    A partition has the place of its own entry, else that of its topic, else ``rest``. A partition
+    without a place is an error.
+    """
+
+    option: str = "startingOffsets"
+    """The option that decides, for error sentences."""
+    partitions: Mapping[TopicPartition, Place] = field(default_factory=dict)
+    topics: Mapping[str, Place] = field(default_factory=dict)
+    """Places of all other partitions of a topic."""
+    rest: Place | None = None
+    """The place of every partition of other topics."""
+    by_time: bool = False
+    """Whether places are times. EARLIEST and LATEST mean the same in both."""
+    no_match: int | None = None
+    """The place if no record is that young: LATEST. None: an error."""
+    group: str = ""
+    """A consumer group whose committed offsets are the places; empty: none."""
+
+    def place(self, tp: TopicPartition) -> Place | None:
+        """Return the place of a partition, or None if no entry includes it."""
+        return self.partitions.get(tp, self.topics.get(tp.topic, self.rest))
+
+    def at_time(self, now_ms: int) -> Bound:
+        """Return the bound with every relative time counted from ``now_ms`` (since 1970)."""
+
+        def fixed(place: Place) -> int:
+            return max(0, now_ms - place.ms) if isinstance(place, Ago) else place
+
+        return replace(
+            self,
+            partitions={tp: fixed(place) for tp, place in self.partitions.items()},
+            topics={topic: fixed(place) for topic, place in self.topics.items()},
+            rest=None if self.rest is None else fixed(self.rest),
+        )
+
+    @property
+    def moves(self) -> bool:
+        """Whether the bound may give other offsets later: the log end, relative times, a group."""
+        places = {*self.partitions.values(), *self.topics.values(), self.rest, self.no_match}
+        return bool(self.group) or any(p == LATEST or isinstance(p, Ago) for p in places)
+
+    @property
+    def summary(self) -> str:
+        """The bound in a few words."""
+        if self.group:
+            return f"offsets of group {self.group}"
+        if not self.partitions and not self.topics and self.rest in (EARLIEST, LATEST):
+            return "earliest" if self.rest == EARLIEST else "latest"
+        return "given times" if self.by_time else "given offsets"
+
+
 def starting_bound(read: OptionReader, *, batch: bool) -> Bound:
     """Return where a query starts: by default at the log ends, a batch read at the log starts.
 
     Raises OptionError for invalid texts, and for a batch read that would start at the log ends.
     """
-    strategy = read("startingOffsetsByTimestampStrategy", no_match_strategy, "error")
-    no_match = LATEST if strategy == "latest" else None
-    default = EARLIEST if batch else LATEST
-    bound = _bound(read, "starting", default, no_match)
+    or_latest = read(STARTING["startingOffsetsByTimestampStrategy"])
+    default = "earliest" if batch else STARTING["startingOffsets"].default
+    bound = _bound(read, "starting", default, LATEST if or_latest else None)
     if batch and not bound.by_time:
         _refuse(bound, LATEST, "starting offset", "startingOffsets for {}")
-    if not bound.group and read("kfetch.startingGroup", str, None) is not None:
+    if not bound.group and "kfetch.startingGroup" in read:
         raise OptionError(
             "option kfetch.startingGroup has no effect here",
             action="set startingOffsets=group, or remove it",
@@ -60,7 +176,7 @@ def ending_bound(read: OptionReader) -> Bound:
 
     Raises OptionError for invalid texts, and for an end at the log starts.
     """
-    bound = _bound(read, "ending", LATEST, LATEST)
+    bound = _bound(read, "ending", ENDING["endingOffsets"].default, LATEST)
     if not bound.by_time:
         _refuse(bound, EARLIEST, "ending offset", "ending offset for {}")
     return bound
@@ -92,13 +208,13 @@ def check_order(starting: Bound, ending: Bound) -> None:
             )
 
 
-def _bound(read: OptionReader, kind: str, default: int, no_match: int | None) -> Bound:
+def _bound(read: OptionReader, kind: str, default: str, no_match: int | None) -> Bound:
     """Return the bound of the options of one kind, starting or ending: the first that is set."""
     names = f"{kind}Timestamp", f"{kind}OffsetsByTimestamp", f"{kind}Offsets"
-    texts = {name: text for name in names if (text := read(name, str, None)) is not None}
-    option, text = next(iter(texts.items()), (names[-1], None))
-    if text is None:
-        return Bound(option=option, rest=default)
+    option = next((name for name in names if name in read), None)
+    if option is None:
+        return Bound(option=names[-1], rest=_WORDS[default])
+    text = read.text(option)
     if option == names[0]:
         place = _one_time(option, text)
         return Bound(option=option, rest=place, by_time=True, no_match=no_match)
@@ -128,7 +244,7 @@ def _offsets_bound(read: OptionReader, option: str, text: str, *, group: bool) -
 
 
 def _group(read: OptionReader) -> str:
-    group: str = read("kfetch.startingGroup", str, "") or read("kafka.group.id", str, "")
+    group = read.text("kfetch.startingGroup") or read.text("kafka.group.id")
     if not group:
         raise OptionError(
             "option startingOffsets is group, but no consumer group is named",
@@ -194,7 +310,7 @@ def _word_or_code(value: object) -> Place | None:
 def _offset(value: object) -> Place | None:
     if isinstance(value, str):
         return _WORDS.get(value.lower())
-    return value if type(value) is int and EARLIEST <= value <= OFFSET_MAX else None
+    return value if type(value) is int and EARLIEST <= value <= LONG_MAX else None
 
 
 def _time(value: object) -> Place | None:

@@ -12,18 +12,23 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kfetch.errors import OptionError
+from kfetch.options.converters import boolean
+from kfetch.options.option import Option, OptionReader, by_name
 
 __all__ = [
     "DEAD_LETTER",
     "DEAD_LETTER_TYPE",
     "HEADERS_ARRAY",
     "HEADERS_MAP",
+    "INCLUDES",
+    "OPTION",
     "STRING",
     "Column",
     "Includes",
     "check_same",
     "checked",
     "columns_of",
+    "included",
     "parsed",
 ]
 
@@ -61,6 +66,43 @@ class Includes(NamedTuple):
     serialized_sizes: bool = False
     dead_letters: bool = False
     """``deadLetters=column``."""
+
+
+OPTION = Option(
+    "columns",
+    "deliver only these columns, in this order, such as `value,partition,offset`; see "
+    "docs/how-to/columns.md",
+    default="all",
+)
+
+
+def _headers(text: str) -> str:
+    """Return true, false or map."""
+    if text.lower() not in ("true", "false", "map"):
+        raise ValueError("true, false or map")
+    return text.lower()
+
+
+INCLUDES = by_name(
+    Option(
+        "includeHeaders",
+        "adds the column `headers`, an array; `map`: as a map, with each key's last value",
+        _headers,
+        "false",
+    ),
+    Option(
+        "includeLeaderEpoch",
+        "adds `leaderEpoch int`; null where brokers had none",
+        boolean,
+        "false",
+    ),
+    Option(
+        "includeSerializedSizes",
+        "adds `serializedKeySize int`, `serializedValueSize int`: bytes, null for null",
+        boolean,
+        "false",
+    ),
+)
 
 
 _SEVEN = (
@@ -106,8 +148,20 @@ def columns_of(includes: Includes, strings: Collection[str] = ()) -> tuple[Colum
     return (*seven, *optional)
 
 
+def included(read: OptionReader, *, dead_letters: bool) -> Includes:
+    """Return what the include… options say. Raises OptionError."""
+    headers = read(INCLUDES["includeHeaders"])
+    return Includes(
+        headers=headers != "false",
+        headers_as_map=headers == "map",
+        leader_epoch=read(INCLUDES["includeLeaderEpoch"]),
+        serialized_sizes=read(INCLUDES["includeSerializedSizes"]),
+        dead_letters=dead_letters,
+    )
+
+
 def parsed(
-    text: str | None,
+    read: OptionReader,
     includes: Includes,
     strings: Collection[str] = (),
     structs: Collection[str] = (),
@@ -117,8 +171,9 @@ def parsed(
     Each entry is a name, or a name and a type. ``structs``: those of ``key`` and ``value`` that
     a format decodes. Raises OptionError.
     """
-    if text is None:
+    if OPTION.name not in read:
         return ()
+    text = read.text(OPTION.name)
     entries = [entry.split(None, 1) for entry in map(str.strip, _entries(text)) if entry]
     if not entries:
         raise OptionError(

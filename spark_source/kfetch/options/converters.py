@@ -16,59 +16,30 @@ def boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def headers(text: str) -> bool:
-    """Return whether there is a column of headers: ``map`` is a form of it."""
-    try:
-        return text.lower() == "map" or boolean(text)
-    except ValueError:
-        raise ValueError("true, false or map") from None
+def whole(lowest: int, highest: int, expected: str) -> Callable[[str], int]:
+    """Return a converter of whole numbers within bounds. ``expected``: its error's sentence."""
+
+    def convert(text: str) -> int:
+        # As Java does; int() also reads 1_000 and digits of other scripts.
+        if not re.fullmatch("[+-]?[0-9]{1,19}", text) or not lowest <= int(text) <= highest:
+            raise ValueError(expected)
+        return int(text)
+
+    return convert
 
 
-def _whole(text: str, lowest: int, highest: int, expected: str) -> int:
-    # As Java does; int() also reads 1_000 and digits of other scripts.
-    if not re.fullmatch("[+-]?[0-9]{1,19}", text) or not lowest <= int(text) <= highest:
-        raise ValueError(expected)
-    return int(text)
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+
+positive = whole(1, LONG_MAX, "a whole number above 0")
+count = whole(0, INT_MAX, "a whole number, 0 or more")
+byte_count = whole(0, INT_MAX, "a number of bytes, 0 or more")
+milliseconds = whole(0, INT_MAX, "a number of milliseconds, 0 or more")
 
 
-def positive(text: str) -> int:
-    """Return a whole number above 0, up to 2**63 - 1."""
-    return _whole(text, 1, (1 << 63) - 1, "a whole number above 0")
+def one_of(first: str, second: str) -> Callable[[str], str]:
+    """Return a converter of two words, in any case."""
 
-
-def min_partitions(text: str) -> int:
-    """Return ``minPartitions``, from 1 to 2**31 - 1."""
-    expected = "a whole number from 1 to 2147483647: minPartitions must be positive"
-    return _whole(text, 1, (1 << 31) - 1, expected)
-
-
-def max_records(text: str) -> int:
-    """Return ``maxRecordsPerPartition``, from 1 to 2**63 - 1."""
-    expected = "a whole number above 0: maxRecordsPerPartition must be positive"
-    return _whole(text, 1, (1 << 63) - 1, expected)
-
-
-def count(text: str) -> int:
-    """Return a whole number from 0 to 2**31 - 1."""
-    return _whole(text, 0, (1 << 31) - 1, "a whole number, 0 or more")
-
-
-def byte_count(text: str) -> int:
-    """Return a number of bytes from 0 to 2**31 - 1."""
-    return _whole(text, 0, (1 << 31) - 1, "a number of bytes, 0 or more")
-
-
-def size_or_default(text: str) -> int:
-    """Return a number of bytes, or -1 for the system's choice."""
-    return _whole(text, -1, (1 << 31) - 1, "a number of bytes, or -1")
-
-
-def milliseconds(text: str) -> int:
-    """Return milliseconds from 0 to 2**31 - 1."""
-    return _whole(text, 0, (1 << 31) - 1, "a number of milliseconds, 0 or more")
-
-
-def _one_of(first: str, second: str) -> Callable[[str], str]:
     def convert(text: str) -> str:
         if text.lower() not in (first, second):
             raise ValueError(f"{first} or {second}")
@@ -77,17 +48,10 @@ def _one_of(first: str, second: str) -> Callable[[str], str]:
     return convert
 
 
-agent_place = _one_of("process", "inline")
-"""Reads the process with the fetch sessions: process or inline."""
-
-on_corrupt = _one_of("fail", "skip")
-"""Reads the reaction to a corrupt record batch: fail or skip."""
-
-no_match_strategy = _one_of("error", "latest")
-"""Reads the reaction to a time that is later than every record: error or latest."""
-
-isolation = _one_of("read_uncommitted", "read_committed")
-"""Reads the isolation level (KIP-98)."""
+def second_of(first: str, second: str) -> Callable[[str], bool]:
+    """Return a converter of two words. Its value says whether the text is the second one."""
+    word = one_of(first, second)
+    return lambda text: word(text) == second
 
 
 def memory(text: str) -> int:

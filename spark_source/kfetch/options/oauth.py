@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.options.converters import boolean, pause, seconds
 from kfetch.options.jaas import JAAS_CONFIG, LoginModule
-from kfetch.options.reader import OptionReader
-from kfetch.options.secret import Secret
+from kfetch.options.option import Option, OptionReader, by_name, field_of
+from kfetch.options.secret import Secret, checked_token
 from kfetch.options.tls import PREFIX, TlsOptions, tls_options
 from kfetch.options.urls import check_url
 
 __all__ = [
+    "KFETCH_OPTIONS",
+    "OPTIONS",
     "ClientCredentials",
     "OauthLogin",
     "StaticToken",
@@ -67,6 +69,65 @@ class UnsecuredToken:
     lifetime_s: float = 3600.0
 
 
+def _function(text: str) -> TokenProvider:
+    module, colon, function = text.partition(":")
+    names = [*module.split("."), function]
+    if not colon or not all(name.isidentifier() for name in names):
+        raise ValueError("the name of a Python function, written as module:function")
+    return TokenProvider(module=module, function=function)
+
+
+OPTIONS = by_name(
+    Option(
+        _HANDLER,
+        "`…OAuthBearerLoginCallbackHandler`; kfetch does its work itself",
+    ),
+    Option(
+        _URL,
+        "where OAUTHBEARER gets tokens: `https://…` of an OIDC provider, or `file:///…`",
+    ),
+    Option(_CLIENT_ID, "`clientId` in JAAS, too"),
+    Option(
+        _CLIENT_SECRET,
+        "`clientSecret` in JAAS, too; secret",
+        Secret,
+    ),
+    Option("kafka.sasl.oauthbearer.scope", "`scope` in JAAS, too"),
+    Option(
+        "kafka.sasl.oauthbearer.header.urlencode",
+        "URL-encode id and secret in the header, as RFC 6749 wants it",
+        boolean,
+        "false",
+    ),
+    Option(
+        _RETRIEVER,
+        "Kafka's class for client credentials or files; kfetch does its work itself",
+    ),
+    Option(
+        "kafka.sasl.login.connect.timeout.ms",
+        "the longest time of connecting to the token endpoint",
+        seconds,
+        "10000",
+    ),
+    Option("kafka.sasl.login.read.timeout.ms", "the longest time of its answer", seconds, "10000"),
+    Option("kafka.sasl.login.retry.backoff.ms", "first pause before asking it again", pause, "100"),
+    Option(
+        "kafka.sasl.login.retry.backoff.max.ms",
+        "longest pause before asking it again",
+        pause,
+        "10000",
+    ),
+)
+KFETCH_OPTIONS = by_name(
+    Option(_TOKEN, "a token for OAUTHBEARER; secret, and nothing renews it", Secret),
+    Option(
+        _PROVIDER,
+        "`module:function`: a Python function that returns a token and its expiry",
+        _function,
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredentials:
     """OIDC client credentials (RFC 6749, section 4.4). Times in seconds."""
@@ -76,14 +137,14 @@ class ClientCredentials:
     client_id: str
     client_secret: Secret
     scope: str = ""
-    urlencode: bool = False
+    urlencode: bool = field_of(OPTIONS[_PREFIX + "header.urlencode"])
     """Whether id and secret are encoded in the header (RFC 6749, section 2.3.1)."""
     tls: TlsOptions = field(default_factory=TlsOptions)
     """For an endpoint with https."""
-    connect_timeout_s: float = 10.0
-    read_timeout_s: float = 10.0
-    backoff_s: float = 0.1
-    backoff_max_s: float = 10.0
+    connect_timeout_s: float = field_of(OPTIONS["kafka.sasl.login.connect.timeout.ms"])
+    read_timeout_s: float = field_of(OPTIONS["kafka.sasl.login.read.timeout.ms"])
+    backoff_s: float = field_of(OPTIONS["kafka.sasl.login.retry.backoff.ms"])
+    backoff_max_s: float = field_of(OPTIONS["kafka.sasl.login.retry.backoff.max.ms"])
 
 
 TokenSource = StaticToken | TokenFile | TokenProvider | UnsecuredToken | ClientCredentials
@@ -109,7 +170,7 @@ def oauth_login(read: OptionReader, module: LoginModule | None) -> OauthLogin:
     """Return where the token comes from. ``module``: OAuthBearerLoginModule with its options."""
     options = module.options if module else {}
     _check_classes(read)
-    url = read(_URL, str, "")
+    url = read.text(_URL)
     if url and not _FILE_FORM.fullmatch(url):
         credentials = f"{_CLIENT_ID} and {_CLIENT_SECRET}"
         check_url(url, _URL, credentials=credentials, schemes="http, https or file")
@@ -118,9 +179,9 @@ def oauth_login(read: OptionReader, module: LoginModule | None) -> OauthLogin:
         sources[_URL] = TokenFile(path="/" + url[5:].lstrip("/"))
     elif url:
         sources[_URL] = _client_credentials(read, options, url)
-    if token := read(_TOKEN, Secret, None):
-        sources[_TOKEN] = StaticToken(token=_token(token))
-    if provider := read(_PROVIDER, _function, None):
+    if token := read(KFETCH_OPTIONS[_TOKEN]):
+        sources[_TOKEN] = StaticToken(token=checked_token(_TOKEN, token))
+    if provider := read(KFETCH_OPTIONS[_PROVIDER]):
         sources[_PROVIDER] = provider
     if any(name.startswith("unsecuredLogin") for name in options):
         sources[f"unsecuredLogin… in {JAAS_CONFIG}"] = _unsecured(options)
@@ -150,9 +211,9 @@ _RETRIEVERS = {"DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtR
 def _check_classes(read: OptionReader) -> None:
     """Raise NotBuilt for a class of Java whose work kfetch does not know."""
     for option, known in ((_HANDLER, _HANDLERS), (_RETRIEVER, _RETRIEVERS)):
-        name = read(option, str, "").rpartition(".")[2]
+        name = read.text(option).rpartition(".")[2]
         # With a provider, the function does the work of the class.
-        if name and name not in known and not read(_PROVIDER, str, ""):
+        if name and name not in known and not read.text(_PROVIDER):
             raise NotBuilt(
                 f"option {option} names a class of Java that kfetch does not know",
                 action=f"set {_PROVIDER}=module:function, a Python function that returns a token",
@@ -167,8 +228,8 @@ def _client_credentials(
     read: OptionReader, options: Mapping[str, Secret], url: str
 ) -> ClientCredentials:
     # As in Kafka 4.1 and later (KIP-1139), an option comes before its older name in JAAS.
-    client_id = read(_CLIENT_ID, str, "") or _text(options, "clientId")
-    secret: Secret | None = read(_CLIENT_SECRET, Secret, None) or options.get("clientSecret")
+    client_id = read.text(_CLIENT_ID) or _text(options, "clientId")
+    secret: Secret | None = read(OPTIONS[_CLIENT_SECRET]) or options.get("clientSecret")
     if not client_id or secret is None or not secret.reveal():
         missing = "client secret" if client_id else "client id"
         raise OptionError(
@@ -177,17 +238,13 @@ def _client_credentials(
             f"{JAAS_CONFIG}",
             option=_URL,
         )
-    return ClientCredentials(
+    return read.group(
+        ClientCredentials,
         url=url,
         client_id=client_id,
         client_secret=secret,
-        scope=read(_PREFIX + "scope", str, "") or _text(options, "scope"),
-        urlencode=read(_PREFIX + "header.urlencode", boolean, False),
+        scope=read.text(_PREFIX + "scope") or _text(options, "scope"),
         tls=_tls(options),
-        connect_timeout_s=read("kafka.sasl.login.connect.timeout.ms", seconds, 10.0),
-        read_timeout_s=read("kafka.sasl.login.read.timeout.ms", seconds, 10.0),
-        backoff_s=read("kafka.sasl.login.retry.backoff.ms", pause, 0.1),
-        backoff_max_s=read("kafka.sasl.login.retry.backoff.max.ms", pause, 10.0),
     )
 
 
@@ -217,28 +274,6 @@ def _tls(options: Mapping[str, Secret]) -> TlsOptions:
 
 def _text(options: Mapping[str, Secret], name: str) -> str:
     return options[name].reveal() if name in options else ""
-
-
-_B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-
-
-def _token(token: Secret) -> Secret:
-    """Return a token if it has the characters of one (RFC 6750, section 2.1)."""
-    if _B64TOKEN.fullmatch(token.reveal()) is None:
-        raise OptionError(
-            f"option {_TOKEN} has a character that no token has",
-            action="set it to the token alone, without Bearer",
-            option=_TOKEN,
-        )
-    return token
-
-
-def _function(text: str) -> TokenProvider:
-    module, colon, function = text.partition(":")
-    names = [*module.split("."), function]
-    if not colon or not all(name.isidentifier() for name in names):
-        raise ValueError("the name of a Python function, written as module:function")
-    return TokenProvider(module=module, function=function)
 
 
 # Kafka's OAuthBearerUnsecuredLoginCallbackHandler.

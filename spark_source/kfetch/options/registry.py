@@ -5,18 +5,19 @@ The names behind ``schema.registry.`` are those of Confluent's clients.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from kfetch.errors import OptionError
-from kfetch.options.converters import duration, seconds
-from kfetch.options.reader import OptionReader
-from kfetch.options.secret import Secret
+from kfetch.options.converters import duration
+from kfetch.options.network import POLL_TIMEOUT
+from kfetch.options.option import Option, OptionReader, by_name, field_of
+from kfetch.options.secret import Secret, checked_token
+from kfetch.options.tls import OPTIONS as TLS_OPTIONS
 from kfetch.options.tls import TlsOptions, tls_options
-from kfetch.options.tls_rows import BUILT as TLS_ROWS
 from kfetch.options.urls import check_url
 
 __all__ = [
+    "OPTIONS",
     "PREFIX",
     "RegistryColumn",
     "RegistryOptions",
@@ -29,11 +30,26 @@ PREFIX = "schema.registry."
 _USER_INFO = PREFIX + "basic.auth.user.info"
 _TOKEN = PREFIX + "bearer.auth.token"
 _TIMEOUT = "kfetch.registry.timeout"
-_POLL_TIMEOUT = "kafkaConsumer.pollTimeoutMs"
 _TLS = PREFIX + "ssl."
 _KAFKA_TLS = "kafka.ssl."
 _URLS_MAX = 16
-_B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+
+OPTIONS = by_name(
+    Option(_USER_INFO, "`user:password` for the schema registries; secret", Secret),
+    Option(_TOKEN, "a token for them instead; secret", Secret),
+    Option(
+        _TLS + "*",
+        "TLS of the schema registries, with the names, defaults and meanings of `kafka.ssl.*`",
+    ),
+    Option(
+        _TIMEOUT,
+        "how long kfetch asks a schema registry again that does not answer; at most half of "
+        "`kafkaConsumer.pollTimeoutMs`",
+        duration,
+        "60s",
+    ),
+)
+"""The options of connections to schema registries, which keys and values share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +62,7 @@ class RegistryOptions:
     """A user, a colon and a password."""
     token: Secret | None = None
     tls: TlsOptions = field(default_factory=TlsOptions)
-    retry_s: float = 60.0
+    retry_s: float = field_of(OPTIONS[_TIMEOUT])
     """How long a registry that does not answer is asked again."""
 
 
@@ -62,16 +78,21 @@ class RegistryColumn:
 
 
 def registry_column(
-    column: str, read: OptionReader, topics: tuple[str, ...], *, has_reader: bool
+    column: str,
+    read: OptionReader,
+    topics: tuple[str, ...],
+    version: int | None,
+    *,
+    has_reader: bool,
 ) -> RegistryColumn | None:
     """Return where the schemas of a column are; None without the option.
 
-    ``topics``: the topics of the query, if it names them. ``has_reader``: whether options hold the
-    reader's schema, so that no subject is needed. Raises OptionError.
+    ``topics``: the topics of the query, if it names them. ``version``: that of the subject, None
+    for the latest one. ``has_reader``: whether options hold the reader's schema, so that no subject
+    is needed. Raises OptionError.
     """
-    urls = read(f"{column}Registry", str, "")
-    subject: str = read(f"{column}Subject", str, "")
-    version: int | None = read(f"{column}SubjectVersion", _version, None)
+    urls = read.text(f"{column}Registry")
+    subject = read.text(f"{column}Subject")
     for name, given in ((f"{column}Subject", subject), (f"{column}SubjectVersion", version)):
         if given and (has_reader or not urls):
             why = f"without {column}Registry" if not urls else "beside a schema of the reader"
@@ -87,7 +108,7 @@ def registry_column(
 
 def check_used(read: OptionReader, *, has_registry: bool) -> None:
     """Raise OptionError for an option of registries that is unknown, or without a registry."""
-    known = {PREFIX + name.removeprefix("kafka.").lower() for name, _, _ in TLS_ROWS}
+    known = {PREFIX + name.removeprefix("kafka.").lower() for name in TLS_OPTIONS}
     for name in (*read.names(PREFIX), *read.names(_TIMEOUT)):
         if name.startswith(_TLS) and name not in known:
             raise OptionError(
@@ -134,7 +155,7 @@ def _registry(option: str, text: str, read: OptionReader) -> RegistryOptions:
                 f"option {option} must have no query and no @ in its URLs", option=option
             )
     user_info = read.password(_USER_INFO)
-    token: Secret | None = read(_TOKEN, Secret, None)
+    token: Secret | None = read(OPTIONS[_TOKEN])
     _check_log_in(user_info, token)
     return RegistryOptions(
         urls=urls,
@@ -142,7 +163,7 @@ def _registry(option: str, text: str, read: OptionReader) -> RegistryOptions:
         token=token,
         tls=_tls(read),
         # A task waits for it, and must learn the cause before it counts as stuck.
-        retry_s=min(read(_TIMEOUT, duration, 60.0), read(_POLL_TIMEOUT, seconds, 120.0) / 2),
+        retry_s=min(read(OPTIONS[_TIMEOUT]), read(POLL_TIMEOUT) / 2),
     )
 
 
@@ -158,16 +179,12 @@ def _check_log_in(user_info: Secret | None, token: Secret | None) -> None:
         raise OptionError(
             f"option {_USER_INFO} has no colon", action="write user:password", option=_USER_INFO
         )
-    if token and _B64TOKEN.fullmatch(token.reveal()) is None:
-        raise OptionError(
-            f"option {_TOKEN} has a character that no token has",
-            action="set it to the token alone, without Bearer",
-            option=_TOKEN,
-        )
+    if token:
+        checked_token(_TOKEN, token)
 
 
 def _tls(read: OptionReader) -> TlsOptions:
-    texts = {_KAFKA_TLS + name[len(_TLS) :]: read(name, str, "") for name in read.names(_TLS)}
+    texts = {_KAFKA_TLS + name[len(_TLS) :]: read.text(name) for name in read.names(_TLS)}
     try:
         return tls_options(OptionReader(texts))
     except OptionError as problem:
@@ -177,11 +194,3 @@ def _tls(read: OptionReader) -> TlsOptions:
             action=with_registry_names(problem.action),
             option=option,
         ) from None
-
-
-def _version(text: str) -> int | None:
-    if text.lower() == "latest":
-        return None
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
-        raise ValueError("latest, or the number of a version")
-    return int(text)

@@ -9,12 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kfetch.errors import NotBuilt, OptionError
+from kfetch.options import oauth
 from kfetch.options.jaas import JAAS_CONFIG, LoginModule, parse_jaas
 from kfetch.options.oauth import OauthLogin, oauth_login
-from kfetch.options.reader import OptionReader
+from kfetch.options.option import Option, OptionReader, by_name
 from kfetch.options.secret import Secret
 
-__all__ = ["AwsLogin", "KerberosLogin", "PasswordLogin", "SaslOptions", "sasl_options"]
+__all__ = [
+    "IGNORED",
+    "OPTIONS",
+    "PLANNED",
+    "REFUSED",
+    "AwsLogin",
+    "KerberosLogin",
+    "PasswordLogin",
+    "SaslOptions",
+    "sasl_options",
+]
 
 _MECHANISM = "kafka.sasl.mechanism"
 _USERNAME, _PASSWORD = "kafka.sasl.username", "kafka.sasl.password"
@@ -96,10 +107,63 @@ _MODULES = {
 """The log-in module of each mechanism, whatever package it was moved to."""
 
 
+def _mechanism(text: str) -> str:
+    if text.upper() not in _MODULES:
+        raise ValueError(f"one of {', '.join(_MODULES)}")
+    return text.upper()
+
+
+OPTIONS = by_name(
+    Option(
+        _MECHANISM,
+        "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `AWS_MSK_IAM` or `GSSAPI`",
+        _mechanism,
+        "GSSAPI",
+    ),
+    Option(
+        JAAS_CONFIG,
+        "Java's text of a log-in module with its user, password or other options; secret",
+        Secret,
+    ),
+    Option(_USERNAME, "user of PLAIN and SCRAM; kfetch's own, instead of JAAS"),
+    Option(_PASSWORD, "password of this user; secret", Secret),
+    Option(
+        "kafka.sasl.client.callback.handler.class",
+        "`…IAMClientCallbackHandler` for AWS_MSK_IAM; kfetch does its work itself",
+    ),
+    *oauth.OPTIONS.values(),
+    Option(_SERVICE_NAME, "`serviceName` in JAAS, too"),
+    *oauth.KFETCH_OPTIONS.values(),
+    Option("kfetch.msk.region", "AWS region of the cluster, if its host names do not tell it"),
+)
+PLANNED = {
+    "kafka.sasl.oauthbearer.assertion.*": (
+        "log-in by a signed assertion: use client credentials or kfetch.oauth.provider"
+    ),
+}
+REFUSED = {
+    "kafka.sasl.login.class": "a class of Java: use kfetch.oauth.provider=module:function",
+}
+IGNORED = {
+    "kafka.sasl.login.refresh.*": "kfetch renews a token after 80 % of its time",
+    "kafka.sasl.kerberos.kinit.cmd": "kfetch gets tickets with the library gssapi",
+    "kafka.sasl.kerberos.ticket.renew.window.factor": "kfetch gets tickets with the library gssapi",
+    "kafka.sasl.kerberos.ticket.renew.jitter": "kfetch gets tickets with the library gssapi",
+    "kafka.sasl.kerberos.min.time.before.relogin": "kfetch gets tickets with the library gssapi",
+    "kafka.sasl.oauthbearer.jwt.validator.class": "the broker checks the token",
+    "kafka.sasl.oauthbearer.scope.claim.name": "the broker checks the token",
+    "kafka.sasl.oauthbearer.sub.claim.name": "the broker checks the token",
+    "kafka.sasl.oauthbearer.clock.skew.seconds": "a setting of brokers",
+    "kafka.sasl.oauthbearer.expected.audience": "a setting of brokers",
+    "kafka.sasl.oauthbearer.expected.issuer": "a setting of brokers",
+    "kafka.sasl.oauthbearer.jwks.*": "a setting of brokers",
+}
+
+
 def sasl_options(read: OptionReader) -> SaslOptions:
     """Return the settings of ``kafka.sasl.*``. Raises OptionError or NotBuilt."""
-    mechanism = read(_MECHANISM, _mechanism, "GSSAPI")
-    jaas = read(JAAS_CONFIG, Secret, None)
+    mechanism = read(OPTIONS[_MECHANISM])
+    jaas = read(OPTIONS[JAAS_CONFIG])
     module = parse_jaas(jaas) if jaas and jaas.reveal() else None
     if module and module.name != _MODULES[mechanism]:
         raise _wrong_module(read, mechanism, module)
@@ -113,15 +177,9 @@ def sasl_options(read: OptionReader) -> SaslOptions:
     return SaslOptions(mechanism=mechanism, login=_password_login(read, mechanism, module))
 
 
-def _mechanism(text: str) -> str:
-    if text.upper() not in _MODULES:
-        raise ValueError(f"one of {', '.join(_MODULES)}")
-    return text.upper()
-
-
 def _wrong_module(read: OptionReader, mechanism: str, module: LoginModule) -> OptionError:
     fitting = " or ".join(name for name, known in _MODULES.items() if known == module.name)
-    default = "" if read(_MECHANISM, str, "") else " by default"
+    default = "" if _MECHANISM in read else " by default"
     return OptionError(
         f"option {_MECHANISM} is {mechanism}{default}, which needs {_MODULES[mechanism]}, but "
         f"option {JAAS_CONFIG} names {module.name}",
@@ -141,7 +199,7 @@ _HANDLER_OPTIONS = (
 def _check_handlers(read: OptionReader, mechanism: str) -> None:
     """Raise NotBuilt for a handler of Java that would bring secrets from somewhere else."""
     for option in _HANDLER_OPTIONS:
-        name = read(option, str, "").rpartition(".")[2]
+        name = read.text(option).rpartition(".")[2]
         if not name or (mechanism == "OAUTHBEARER" and option == _HANDLER_OPTIONS[1]):
             continue
         if mechanism != "AWS_MSK_IAM" or name not in _KNOWN_HANDLERS:
@@ -156,8 +214,8 @@ def _check_handlers(read: OptionReader, mechanism: str) -> None:
 def _password_login(
     read: OptionReader, mechanism: str, module: LoginModule | None
 ) -> PasswordLogin:
-    user, password = read(_USERNAME, str, None), read.password(_PASSWORD)
-    if module and (user is not None or password is not None):
+    user, password = read.text(_USERNAME), read.password(_PASSWORD)
+    if module and (_USERNAME in read or password is not None):
         raise OptionError(
             f"options {JAAS_CONFIG} and {_USERNAME} both name a user",
             action="remove one of them",
@@ -196,13 +254,13 @@ def _no_user(mechanism: str, module: LoginModule | None, missing: str) -> Option
 
 
 def _aws_login(read: OptionReader, module: LoginModule | None) -> AwsLogin:
-    if read("kafka.security.protocol", str.upper, "") != "SASL_SSL":
+    if read.text("kafka.security.protocol").upper() != "SASL_SSL":
         raise OptionError(
             "option kafka.sasl.mechanism is AWS_MSK_IAM, which needs TLS",
             action="set kafka.security.protocol=SASL_SSL",
             option="kafka.security.protocol",
         )
-    region = read("kfetch.msk.region", str, "")
+    region = read.text("kfetch.msk.region")
     if module is None:
         return AwsLogin(region=region)
     if "awsRoleAccessKeyId" in module.options:
@@ -223,10 +281,10 @@ def _aws_login(read: OptionReader, module: LoginModule | None) -> AwsLogin:
 
 def _kerberos_login(read: OptionReader, module: LoginModule | None) -> KerberosLogin:
     in_jaas = module.text("serviceName") if module else ""
-    service_name = read(_SERVICE_NAME, str, "") or in_jaas
+    service_name = read.text(_SERVICE_NAME) or in_jaas
     if not service_name:
-        chosen = "" if read(_MECHANISM, str, "") else " (its default)"
-        if read(_USERNAME, str, ""):
+        chosen = "" if _MECHANISM in read else " (its default)"
+        if read.text(_USERNAME):
             raise OptionError(
                 f"option {_MECHANISM} is GSSAPI{chosen}, but {_USERNAME} is a user with a password",
                 action=f"set {_MECHANISM} to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",

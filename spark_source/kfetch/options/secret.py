@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+
+from kfetch.errors import OptionError
+
+_B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +28,14 @@ class Secret:
 
     def __str__(self) -> str:
         return "[hidden]"
+
+
+def checked_token(option: str, token: Secret) -> Secret:
+    """Return a token if it has the characters of one (RFC 6750, section 2.1)."""
+    if _B64TOKEN.fullmatch(token.reveal()) is None:
+        raise OptionError(
+            f"option {option} has a character that no token has",
+            action="set it to the token alone, without Bearer",
+            option=option,
+        )
+    return token

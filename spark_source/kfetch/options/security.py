@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kfetch.errors import OptionError
-from kfetch.options.catalogue import Treatment, lookup
 from kfetch.options.oauth import ClientCredentials, OauthLogin
-from kfetch.options.reader import OptionReader
+from kfetch.options.option import Option, OptionReader
 from kfetch.options.sasl import KerberosLogin, SaslOptions, sasl_options
 from kfetch.options.tls import TlsOptions, tls_options
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PROTOCOL = Option(
+    "kafka.security.protocol",
+    "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`",
+    str.upper,
+    "PLAINTEXT",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +47,9 @@ def security(read: OptionReader) -> SecurityOptions:
     """Return the security of ``kafka.security.protocol``, ``kafka.ssl.*`` and ``kafka.sasl.*``.
 
     Settings that the protocol does not use have no effect, as in Kafka's own clients.
-    ``unused_names`` returns them.
+    ``catalogue.unused_names`` returns them.
     """
-    protocol: str = read("kafka.security.protocol", str.upper, "PLAINTEXT")
+    protocol: str = read(PROTOCOL)
     if protocol not in PROTOCOLS:
         raise OptionError(
             f"option kafka.security.protocol is {protocol!r}, but it must be one of "
@@ -56,11 +60,3 @@ def security(read: OptionReader) -> SecurityOptions:
         tls=tls_options(read) if protocol in ("SSL", "SASL_SSL") else None,
         sasl=sasl_options(read) if protocol.startswith("SASL_") else None,
     )
-
-
-def unused_names(names: Iterable[str], chosen: SecurityOptions) -> tuple[str, ...]:
-    """Return the names of built TLS and SASL options that the chosen protocol does not use."""
-    settings = {"kafka.ssl.": chosen.tls, "kafka.sasl.": chosen.sasl}
-    unused = tuple(prefix for prefix, value in settings.items() if value is None)
-    rows = [lookup(name) for name in names if name.lower().startswith(unused)]
-    return tuple(sorted(row.name for row in rows if row and row.treatment is Treatment.BUILT))

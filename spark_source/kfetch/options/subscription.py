@@ -1,18 +1,42 @@
-"""The options that name brokers, topics and partitions: from text to values."""
+"""The options that name brokers, topics and partitions."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kfetch.errors import OptionError
 from kfetch.model import TopicPartition
-from kfetch.options.catalogue import STRATEGIES
-from kfetch.options.values import PARTITION_MAX, Subscription
+from kfetch.options.converters import INT_MAX
+from kfetch.options.option import Option, OptionReader, by_name
 
-__all__ = ["bootstrap_servers", "json_object", "malformed", "subscription"]
+__all__ = [
+    "OPTIONS",
+    "STRATEGIES",
+    "Subscription",
+    "bootstrap_servers",
+    "json_object",
+    "malformed",
+    "subscription",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """The partitions to read. Exactly one of the three fields is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    """A regular expression. It may match any part of a topic's name."""
+    assigned: tuple[TopicPartition, ...] = ()
+
+    def includes(self, topic: str) -> bool:
+        """Return whether a topic of this name belongs to the subscription."""
+        if self.pattern is not None:
+            return re.search(self.pattern, topic) is not None
+        return topic in self.topics or any(tp.topic == topic for tp in self.assigned)
 
 
 _ADDRESS = re.compile(
@@ -23,8 +47,8 @@ _ADDRESS = re.compile(
 _BARE_IPV6 = re.compile(r"([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*):([0-9]{1,5})")
 
 
-def bootstrap_servers(text: str) -> tuple[tuple[str, int], ...]:
-    """Return (host, port) of each entry of ``kafka.bootstrap.servers``. Raises OptionError."""
+def _addresses(text: str) -> tuple[tuple[str, int], ...]:
+    """Return (host, port) of each entry."""
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     if not entries:
         raise OptionError(
@@ -44,27 +68,6 @@ def _host_port(entry: str) -> tuple[str, int]:
     raise OptionError(
         f"option kafka.bootstrap.servers has {entry!r}, {advice}", option="kafka.bootstrap.servers"
     )
-
-
-def subscription(options: Mapping[str, str]) -> Subscription:
-    """Return the subscription of options whose names are in lower case.
-
-    Raises OptionError unless exactly one of the three options is set and valid.
-    """
-    names = [name for name in STRATEGIES if name.lower() in options]
-    choices = ", ".join(STRATEGIES)
-    if not names:
-        raise OptionError(
-            f"one of the following options must be specified for Kafka source: {choices}; "
-            "`kfetch options` lists all options"
-        )
-    if len(names) > 1:
-        raise OptionError(
-            f"only one of the following options can be specified for Kafka source: {choices}; "
-            f"here are {' and '.join(names)}"
-        )
-    (name,) = names
-    return _STRATEGY_PARSERS[name](options[name.lower()].strip())
 
 
 def _topics(text: str) -> Subscription:
@@ -120,14 +123,46 @@ def _partition_numbers(topic: str, numbers: object, example: str) -> list[int]:
 
 
 def _is_partition(value: object) -> bool:
-    return type(value) is int and 0 <= value <= PARTITION_MAX
+    return type(value) is int and 0 <= value <= INT_MAX
 
 
-_STRATEGY_PARSERS: Mapping[str, Callable[[str], Subscription]] = {
-    "assign": _assignment,
-    "subscribe": _topics,
-    "subscribePattern": _pattern,
-}
+OPTIONS = by_name(
+    Option(
+        "kafka.bootstrap.servers",
+        "brokers to ask first, `host:port,host:port`",
+        _addresses,
+        "required",
+    ),
+    Option("subscribe", "topics, comma-separated; exactly one of the three", _topics),
+    Option("subscribePattern", "regular expression searched in topic names", _pattern),
+    Option("assign", 'partitions, `{"topicA":[0,1]}`', _assignment),
+)
+STRATEGIES = ("assign", "subscribe", "subscribePattern")
+"""The options that name topics. A query has one of them."""
+
+
+def bootstrap_servers(read: OptionReader) -> tuple[tuple[str, int], ...]:
+    """Return (host, port) of the brokers to ask first. Raises OptionError if there are none."""
+    return _addresses(read.text("kafka.bootstrap.servers"))
+
+
+def subscription(read: OptionReader) -> Subscription:
+    """Return the subscription. Raises OptionError unless one of the three options is set."""
+    names = [name for name in STRATEGIES if name in read]
+    choices = ", ".join(STRATEGIES)
+    if not names:
+        raise OptionError(
+            f"one of the following options must be specified for Kafka source: {choices}; "
+            "`kfetch options` lists all options"
+        )
+    if len(names) > 1:
+        raise OptionError(
+            f"only one of the following options can be specified for Kafka source: {choices}; "
+            f"here are {' and '.join(names)}"
+        )
+    (name,) = names
+    chosen: Subscription = read(OPTIONS[name])
+    return chosen
 
 
 def json_object(option: str, text: str, example: str) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from kfetch.errors import OptionError
 from kfetch.options.ciphers import TLS_1_3_SUITES, openssl_name
-from kfetch.options.reader import OptionReader
+from kfetch.options.option import Option, OptionReader, by_name
 from kfetch.options.secret import Secret
 
-__all__ = ["Store", "TlsOptions", "tls_options"]
+__all__ = ["IGNORED", "OPTIONS", "REFUSED", "Store", "TlsOptions", "tls_options"]
 
 PREFIX = "kafka.ssl."
 _STORE_TYPES = ("JKS", "PKCS12", "PEM")
@@ -59,56 +59,16 @@ class TlsOptions:
         return tuple(store.location for store in stores if store and store.location)
 
 
-def tls_options(read: OptionReader) -> TlsOptions:
-    """Return the settings of ``kafka.ssl.*``.
-
-    Raises OptionError for a value or a combination that Java's client refuses, too.
-    """
-    min_version, max_version = _versions(read)
-    ciphers, suites = read(PREFIX + "cipher.suites", _suites, ((), ()))
-    if ciphers and not suites:
-        max_version = "TLSv1.2"
-    if suites and not ciphers:
-        min_version = "TLSv1.3"
-    if min_version > max_version:
-        raise OptionError(
-            f"option {PREFIX}cipher.suites has no suite for {PREFIX}enabled.protocols="
-            f"{read(PREFIX + 'enabled.protocols', str, 'TLSv1.2,TLSv1.3')} and {PREFIX}protocol="
-            f"{read(PREFIX + 'protocol', str, 'TLSv1.3')}",
-            action="add one, or remove the option",
-            option=PREFIX + "cipher.suites",
-        )
-    return TlsOptions(
-        truststore=_store(read, "truststore", "certificates", _pem_value(read, "truststore")),
-        keystore=_store(read, "keystore", "key", _pem_value(read, "keystore")),
-        key_password=read(PREFIX + "key.password", Secret, None),
-        check_host_name=read(PREFIX + "endpoint.identification.algorithm", _algorithm, True),
-        min_version=min_version,
-        max_version=max_version,
-        ciphers=ciphers,
-        tls_1_3_suites=suites,
-    )
+def _store_type(text: str) -> str:
+    if text.upper() not in _STORE_TYPES:
+        raise ValueError(", ".join(_STORE_TYPES[:-1]) + " or PEM")
+    return text.upper()
 
 
 def _algorithm(text: str) -> bool:
     if text.lower() not in ("https", ""):
         raise ValueError("https, or empty: then host names are not checked")
     return text != ""
-
-
-def _versions(read: OptionReader) -> tuple[str, str]:
-    """Return the oldest and the newest version of TLS. ``ssl.protocol`` limits the newest one."""
-    enabled = read(PREFIX + "enabled.protocols", _enabled, _VERSIONS)
-    newest = read(PREFIX + "protocol", _newest, "TLSv1.3")
-    usable = [version for version in enabled if version <= newest]
-    if not usable:
-        raise OptionError(
-            f"option {PREFIX}protocol is {newest}, but {PREFIX}enabled.protocols has only "
-            f"{enabled[0]}",
-            action=f"remove {PREFIX}protocol",
-            option=PREFIX + "protocol",
-        )
-    return usable[0], usable[-1]
 
 
 def _enabled(text: str) -> tuple[str, ...]:
@@ -146,19 +106,127 @@ def _names(text: str) -> set[str]:
     return {part.strip() for part in text.split(",")} - {""}
 
 
-def _store_type(text: str) -> str:
-    if text.upper() not in _STORE_TYPES:
-        raise ValueError(", ".join(_STORE_TYPES[:-1]) + " or PEM")
-    return text.upper()
+OPTIONS = by_name(
+    Option(
+        "kafka.ssl.truststore.location",
+        "file of the certificates to trust, PEM or PKCS12; without it: those of the system",
+    ),
+    Option("kafka.ssl.truststore.password", "password of a PKCS12 truststore; secret", Secret),
+    Option(
+        "kafka.ssl.truststore.type",
+        "`PEM`, `PKCS12` or `JKS`; the file's content decides, and JKS must be converted",
+        _store_type,
+        "JKS",
+    ),
+    Option(
+        "kafka.ssl.truststore.certificates",
+        "the certificates to trust as PEM text, with type `PEM`",
+    ),
+    Option(
+        "kafka.ssl.keystore.location",
+        "file of the client's certificate chain and key, PEM or PKCS12",
+    ),
+    Option("kafka.ssl.keystore.password", "password of a PKCS12 keystore; secret", Secret),
+    Option("kafka.ssl.keystore.type", "as `kafka.ssl.truststore.type`", _store_type, "JKS"),
+    Option(
+        "kafka.ssl.keystore.certificate.chain",
+        "the client's certificate chain as PEM text, with type `PEM`",
+    ),
+    Option("kafka.ssl.keystore.key", "its private key as PEM text, with type `PEM`; secret"),
+    Option("kafka.ssl.key.password", "password of an encrypted PEM key; secret", Secret),
+    Option(
+        "kafka.ssl.endpoint.identification.algorithm",
+        "empty: the broker's certificate may have any host name",
+        _algorithm,
+        "https",
+    ),
+    Option(
+        "kafka.ssl.enabled.protocols",
+        "versions of TLS that may be used",
+        _enabled,
+        "TLSv1.2,TLSv1.3",
+    ),
+    Option(
+        "kafka.ssl.protocol",
+        "the newest version; `TLSv1.2` switches TLS 1.3 off",
+        _newest,
+        "TLSv1.3",
+    ),
+    Option(
+        "kafka.ssl.cipher.suites",
+        "suites by Java's names. kfetch refuses a connection with another suite of TLS 1.3, "
+        "because Python can't select these",
+        _suites,
+        unset=((), ()),
+    ),
+)
+REFUSED = {
+    "kafka.ssl.engine.factory.class": "a class of Java could change which brokers are trusted",
+}
+IGNORED = {
+    "kafka.ssl.provider": "kfetch uses OpenSSL",
+    "kafka.ssl.keymanager.algorithm": "classes of Java",
+    "kafka.ssl.trustmanager.algorithm": "classes of Java",
+    "kafka.ssl.secure.random.implementation": "kfetch uses OpenSSL's",
+}
+
+
+def tls_options(read: OptionReader) -> TlsOptions:
+    """Return the settings of ``kafka.ssl.*``.
+
+    Raises OptionError for a value or a combination that Java's client refuses, too.
+    """
+    min_version, max_version = _versions(read)
+    ciphers, suites = read(OPTIONS[PREFIX + "cipher.suites"])
+    if ciphers and not suites:
+        max_version = "TLSv1.2"
+    if suites and not ciphers:
+        min_version = "TLSv1.3"
+    if min_version > max_version:
+        raise OptionError(
+            f"option {PREFIX}cipher.suites has no suite for {PREFIX}enabled.protocols="
+            f"{_shown(read, 'enabled.protocols')} and {PREFIX}protocol={_shown(read, 'protocol')}",
+            action="add one, or remove the option",
+            option=PREFIX + "cipher.suites",
+        )
+    return TlsOptions(
+        truststore=_store(read, "truststore", "certificates", _pem_value(read, "truststore")),
+        keystore=_store(read, "keystore", "key", _pem_value(read, "keystore")),
+        key_password=read(OPTIONS[PREFIX + "key.password"]),
+        check_host_name=read(OPTIONS[PREFIX + "endpoint.identification.algorithm"]),
+        min_version=min_version,
+        max_version=max_version,
+        ciphers=ciphers,
+        tls_1_3_suites=suites,
+    )
+
+
+def _shown(read: OptionReader, name: str) -> str:
+    return read.text(PREFIX + name) or OPTIONS[PREFIX + name].default
+
+
+def _versions(read: OptionReader) -> tuple[str, str]:
+    """Return the oldest and the newest version of TLS. ``ssl.protocol`` limits the newest one."""
+    enabled = read(OPTIONS[PREFIX + "enabled.protocols"])
+    newest = read(OPTIONS[PREFIX + "protocol"])
+    usable = [version for version in enabled if version <= newest]
+    if not usable:
+        raise OptionError(
+            f"option {PREFIX}protocol is {newest}, but {PREFIX}enabled.protocols has only "
+            f"{enabled[0]}",
+            action=f"remove {PREFIX}protocol",
+            option=PREFIX + "protocol",
+        )
+    return usable[0], usable[-1]
 
 
 def _pem_value(read: OptionReader, kind: str) -> Secret | None:
     """Return the PEM text of the options that hold one, None if none is set."""
     if kind == "truststore":
-        text = read(PREFIX + "truststore.certificates", str, "")
+        text = read.text(PREFIX + "truststore.certificates")
         return Secret(text) if text else None
-    key = read(PREFIX + "keystore.key", str, "")
-    chain = read(PREFIX + "keystore.certificate.chain", str, "")
+    key = read.text(PREFIX + "keystore.key")
+    chain = read.text(PREFIX + "keystore.certificate.chain")
     if bool(key) != bool(chain):
         missing, given = ("certificate.chain", "key") if key else ("key", "certificate.chain")
         raise OptionError(
@@ -175,9 +243,9 @@ def _store(read: OptionReader, kind: str, value: str, pem: Secret | None) -> Sto
     ``value``: the end of the name of the option that holds ``pem``.
     """
     store = f"{PREFIX}{kind}"
-    location = read(f"{store}.location", str, "")
-    password = read(f"{store}.password", Secret, None)
-    declared = read(f"{store}.type", _store_type, "JKS")
+    location = read.text(f"{store}.location")
+    password = read(OPTIONS[f"{store}.password"])
+    declared = read(OPTIONS[f"{store}.type"])
     if pem and declared != "PEM":
         raise _combination(f"option {store}.{value} needs {store}.type=PEM", f"{store}.type")
     if pem and location:

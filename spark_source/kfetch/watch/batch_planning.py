@@ -49,9 +49,9 @@ def plan_batch(
     leaders = lookup.await_leaders(leaders_in(view), leaders_in)
     packed = plan_splits(
         [_range(tp, start, end, leaders[tp], view) for tp, (start, end) in sorted(ranges.items())],
-        options.rows_per_split,
-        min_partitions=options.min_partitions,
-        max_records=options.max_records_per_partition,
+        options.planning.rows_per_split,
+        min_partitions=options.planning.min_partitions,
+        max_records=options.planning.max_records,
     )
     query = uuid.uuid4().hex
     return [Split(query=query, ranges=split_ranges) for split_ranges in packed]

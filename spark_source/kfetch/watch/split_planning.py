@@ -75,9 +75,9 @@ class SplitPlanning:
         ]
         packed = plan_splits(
             ranges,
-            self._options.rows_per_split,
-            min_partitions=self._options.min_partitions,
-            max_records=self._options.max_records_per_partition,
+            self._options.planning.rows_per_split,
+            min_partitions=self._options.planning.min_partitions,
+            max_records=self._options.planning.max_records,
         )
         return [Split(query=self.query, ranges=split_ranges) for split_ranges in packed]
 

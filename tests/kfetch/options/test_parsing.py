@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kfetch.model import TopicPartition
-from kfetch.options import Ago, Bound, SourceOptions, Subscription, format_rows, parse, sasl_rows
-from kfetch.options.catalogue import OPTIONS, Treatment, lookup, markdown_table
+from kfetch.options import Ago, Bound, SourceOptions, Subscription, parse, registry, sasl
+from kfetch.options.catalogue import OPTIONS, Treatment, lookup
 from kfetch.options.columns import Column
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
@@ -101,14 +101,14 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("failOnDataLoss", "fail_on_data_loss", True, [("false", False), (" TRUE ", True)]),
     (
         "maxOffsetsPerTrigger",
-        "max_offsets_per_trigger",
+        "planning.max_offsets",
         None,
         [("1", 1), (str(2**63 - 1), 2**63 - 1)],
     ),
-    ("minOffsetsPerTrigger", "min_offsets_per_trigger", None, [("1", 1), ("1000000", 10**6)]),
+    ("minOffsetsPerTrigger", "planning.min_offsets", None, [("1", 1), ("1000000", 10**6)]),
     (
         "maxTriggerDelay",
-        "max_trigger_delay_s",
+        "planning.max_delay_s",
         900.0,
         [
             ("15m", 900.0),
@@ -121,8 +121,8 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
             ("7us", 7e-6),
         ],
     ),
-    ("minPartitions", "min_partitions", None, [("1", 1), (str(2**31 - 1), 2**31 - 1)]),
-    ("maxRecordsPerPartition", "max_records_per_partition", None, [("1", 1), (str(2**40), 2**40)]),
+    ("minPartitions", "planning.min_partitions", None, [("1", 1), (str(2**31 - 1), 2**31 - 1)]),
+    ("maxRecordsPerPartition", "planning.max_records", None, [("1", 1), (str(2**40), 2**40)]),
     (
         "columns",
         "columns",
@@ -133,22 +133,22 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("includeLeaderEpoch", "includes.leader_epoch", False, [("true", True)]),
     ("includeSerializedSizes", "includes.serialized_sizes", False, [("true", True)]),
     ("kfetch.onCorruptBatch", "skip_corrupt_batches", False, [("Skip", True), ("fail", False)]),
-    ("fetchOffset.numRetries", "lookup_retries", 3, [("0", 0), ("60", 60)]),
-    ("fetchOffset.retryIntervalMs", "lookup_retry_s", 1.0, [("10", 0.01)]),
+    ("fetchOffset.numRetries", "lookups.retries", 3, [("0", 0), ("60", 60)]),
+    ("fetchOffset.retryIntervalMs", "lookups.pause_s", 1.0, [("10", 0.01)]),
     ("kafkaConsumer.pollTimeoutMs", "poll_timeout_s", 120.0, [("512", 0.512)]),
-    ("kfetch.agent", "agent", "process", [("process", "process"), ("INLINE", "inline")]),
+    ("kfetch.agent", "agent.place", "process", [("process", "process"), ("INLINE", "inline")]),
     (
         "kfetch.agent.memory",
-        "agent_memory_bytes",
+        "agent.memory_bytes",
         256 << 20,
         [("1m", 1 << 20), ("2G", 2 << 30), ("64 MiB", 64 << 20), ("1048576", 1 << 20)],
     ),
-    ("kfetch.agent.lease", "agent_lease_s", 120.0, [("5", 5.0), ("2m", 120.0), ("500ms", 0.5)]),
+    ("kfetch.agent.lease", "agent.lease_s", 120.0, [("5", 5.0), ("2m", 120.0), ("500ms", 0.5)]),
     ("kfetch.pushFilters", "push_filters", False, [("true", True)]),
-    ("kfetch.rowsPerSplit", "rows_per_split", 100_000, [("0", 0), ("7", 7)]),
-    ("kfetch.commitGroup", "commit_group", "", [("g", "g"), (" g ", "g")]),
-    ("kfetch.statsDirectory", "stats_directory", "", [("somewhere", "somewhere")]),
-    ("kfetch.brokerReport", "broker_report", "", [("brokers.json", "brokers.json")]),
+    ("kfetch.rowsPerSplit", "planning.rows_per_split", 100_000, [("0", 0), ("7", 7)]),
+    ("kfetch.commitGroup", "reports.commit_group", "", [("g", "g"), (" g ", "g")]),
+    ("kfetch.statsDirectory", "reports.stats_directory", "", [("somewhere", "somewhere")]),
+    ("kfetch.brokerReport", "reports.broker_report", "", [("brokers.json", "brokers.json")]),
     ("kafka.client.id", "network.client_id", "kfetch", [("etl", "etl")]),
     ("kafka.fetch.max.bytes", "fetch.max_bytes", 52_428_800, [("1", 1)]),
     ("kafka.max.partition.fetch.bytes", "fetch.partition_max_bytes", 4_194_304, [("1", 1)]),
@@ -156,7 +156,7 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("kafka.fetch.max.wait.ms", "fetch.max_wait_ms", 500, [("0", 0), ("50", 50)]),
     ("kafka.check.crcs", "fetch.check_crcs", True, [("false", False)]),
     ("kafka.request.timeout.ms", "network.request_timeout_s", 30.0, [("1500", 1.5)]),
-    ("kafka.default.api.timeout.ms", "api_timeout_s", 60.0, [("1500", 1.5)]),
+    ("kafka.default.api.timeout.ms", "lookups.timeout_s", 60.0, [("1500", 1.5)]),
     ("kafka.retry.backoff.ms", "network.retry_backoff_s", 0.1, [("20", 0.02), ("0", 0.01)]),
     (
         "kafka.retry.backoff.max.ms",
@@ -215,14 +215,14 @@ def test_meanings(name: str, path: str, text: str, value: Any) -> None:
 def test_every_built_option_is_tried() -> None:
     """No option of the catalogue escapes the table above."""
     here = {option.name for option in BUILT if not option.name.startswith(SECURITY)}
-    sasl = {row[0] for row in sasl_rows.BUILT if not row[0].startswith(SECURITY)}
+    own = {name for name in sasl.OPTIONS if not name.startswith(SECURITY)}
 
     # test_typed and test_registry try these
     rests = ("Format", "Schema", "ReaderSchema", "Descriptor", "Message", "Mode", "TimeZone")
     rests += ("Registry", "Subject", "SubjectVersion")
     typed = {column + rest for column in ("key", "value") for rest in rests}
-    typed |= {"valueFields", "deadLetters", *(row[0] for row in format_rows.REGISTRY_ROWS)}
-    assert here - sasl - typed == {row[0] for row in VALUES} | {
+    typed |= {"valueFields", "deadLetters", *registry.OPTIONS}
+    assert here - own - typed == {row[0] for row in VALUES} | {
         "assign",
         "subscribePattern",
         "kfetch.startingGroup",
@@ -317,12 +317,14 @@ def test_options_are_plain_values() -> None:
         "NetworkOptions",
         "SecurityOptions",
         "FetchOptions",
+        "PlanningOptions",
+        "LookupOptions",
+        "AgentOptions",
+        "ReportOptions",
     } == {type(part).__name__ for part in parts}
 
 
-def test_table_has_a_row_per_option() -> None:
-    """The table names every option once, and no cell breaks it."""
-    rows = markdown_table().splitlines()
-
-    assert len(OPTIONS) + 2 == len(rows)
-    assert {5} == {row.count("|") for row in rows}
+def test_each_option_is_declared_once() -> None:
+    """The catalogue names every option once, and no text breaks a cell of the page's table."""
+    assert len(OPTIONS) == len({option.name.lower() for option in OPTIONS})
+    assert "|" not in "".join(o.name + o.default + o.meaning for o in OPTIONS)

@@ -223,7 +223,8 @@ def test_a_read_committed_query(kafka: LittleKafka) -> None:
 def lookup_of(kafka: LittleKafka) -> OffsetLookup:
     """Return the look-ups of a batch read of t and u."""
     servers = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t,u"}
-    return OffsetLookup(replace(parse(servers, batch=True), lookup_retries=0))
+    options = parse(servers, batch=True)
+    return OffsetLookup(replace(options, lookups=replace(options.lookups, retries=0)))
 
 
 @pytest.mark.parametrize(

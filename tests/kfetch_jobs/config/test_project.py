@@ -30,6 +30,14 @@ def test_options_of_cluster_and_job_meet(project: Path) -> None:
     } == job.source_options()
 
 
+def test_a_jobs_options_are_parsed_once(project: Path) -> None:
+    """All who ask a job for the values of a source's options get the same ones."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+
+    assert job.parsed_options().fetch.max_bytes == 1000
+    assert job.parsed_options() is job.parsed_options()
+
+
 def test_paths_start_from_the_project_file(project: Path) -> None:
     """Storage, table and checkpoint do not depend on where the command is given."""
     job = config.load(config.find(project), ENVIRON).job("clicks")
