@@ -78,7 +78,8 @@ def _schema(job: Job, source: SourceReport) -> str | None:
     # The dead letters have a table of their own.
     left_out = {"deadLetter"} if job.dead_letters else set[str]()
     kinds = {n: kind for n, kind in columns_of(source.options).items() if n not in left_out}
-    if decode := job.file.views()[source.view].decode:
+    decode = job.file.views()[source.view].decode
+    if decode and decode.into != "value":
         kinds[decode.into] = kinds.pop("value")
     return ", ".join(f"{name} {kind}" for name, kind in kinds.items())
 

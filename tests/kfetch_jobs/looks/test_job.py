@@ -51,6 +51,20 @@ def test_a_new_job_begins_at_starting_offsets(kafka: LittleKafka, kfetch: Comman
     assert "a run would read 4 offsets now" in out
 
 
+@pytest.mark.parametrize("into", ["value", "event"])
+@pytest.mark.usefixtures("kafka")
+def test_the_columns_of_a_job_without_transform(kfetch: Command, into: str) -> None:
+    """``decode`` gives the struct its name. Dead letters have a table of their own."""
+    text = JOB.replace("transform:\n  sql: SELECT * FROM source\n", "")
+    text = text.replace("  options:\n", f"  decode: {{fields: a INT, into: {into}}}\n  options:\n")
+    job(text.replace("sink:\n", "sink:\n  deadLetters: {path: dead}\n"))
+    columns = kfetch.plan()["columns"]
+
+    assert f"{into} struct<a:int>" in columns
+    assert (", value " in columns) is (into == "value")
+    assert "deadLetter" not in columns
+
+
 def test_a_topic_that_is_missing(kafka: LittleKafka, kfetch: Command) -> None:
     """The plan of a new job without its topic fails with one line, as the job would."""
     del kafka.topics["clicks"]

@@ -62,7 +62,7 @@ def test_what_keeps_a_supervisor_from_coming_up(kfetch: Command, shop: Path) -> 
     assert (
         2,
         "",
-        "kfetch: jobs/clicks.yml:33: the key enabld is not known: did you mean enabled? "
+        "kfetch: jobs/clicks.yml:34: the key enabld is not known: did you mean enabled? "
         "[CONFIG_INVALID]\n",
     ) == (kfetch("up", "--detach"))
 
