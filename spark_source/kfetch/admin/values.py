@@ -60,10 +60,9 @@ def needs_time_zone(schema: str) -> bool:
     if "timestamp" not in schema.lower():
         return False  # most schemas: they spare the import of Arrow
     from kfetch.formats.columns.ddl import parse_schema
-    from kfetch.formats.json.format import needs_zone
 
     try:
-        return needs_zone(parse_schema(schema))
+        return parse_schema(schema).needs_zone
     except OptionError:
         return False
 

@@ -54,6 +54,11 @@ class ValueType:
     nullable: bool = True
     """Whether this field, element or map value may be null. A map's key is never null."""
 
+    @property
+    def needs_zone(self) -> bool:
+        """Whether it has a TIMESTAMP, text of which may lack a zone."""
+        return self.kind is Kind.TIMESTAMP or any(child.needs_zone for child in self.children)
+
     def without(self, name: str) -> ValueType:
         """Returns a struct without the field of that name."""
         kept = [(n, c) for n, c in zip(self.names, self.children, strict=True) if n != name]

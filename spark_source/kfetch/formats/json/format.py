@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kfetch.errors import OptionError
 from kfetch.formats.columns import layout
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.columns.types import Kind, ValueType
+from kfetch.formats.columns.types import ValueType
 from kfetch.formats.format import Format
 from kfetch.formats.json.decoder import JsonDecoder, JsonSettings, check_corrupt_column
 from kfetch.formats.json.time_zones import find_zone, zone_named
@@ -47,7 +47,7 @@ class _Json(Format[JsonColumn]):
         return FramedJson(decoder)
 
     def unused_options(self, column: JsonColumn) -> tuple[str, ...]:
-        if column.time_zone and not needs_zone(self.value_type(column)):
+        if column.time_zone and not self.value_type(column).needs_zone:
             return (column.zone_option,)
         return ()
 
@@ -57,18 +57,13 @@ def _check_zone(schema: ValueType, zone: str, *, column: str) -> None:
 
     Spark takes the session's zone, which a source in Python can't see.
     """
-    if not zone and needs_zone(schema):
+    if not zone and schema.needs_zone:
         raise OptionError(
             f"{column}Schema has a TIMESTAMP, so option {column}TimeZone must name the zone of "
             "times without one",
             action="set it to the session's zone (spark.sql.session.timeZone), such as UTC",
             option=f"{column}TimeZone",
         )
-
-
-def needs_zone(kind: ValueType) -> bool:
-    """Returns whether a type has a TIMESTAMP. Text of one may lack a zone."""
-    return kind.kind is Kind.TIMESTAMP or any(map(needs_zone, kind.children))
 
 
 FORMAT = _Json()
