@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest
@@ -34,8 +35,10 @@ def test_a_first_question_to_a_wrong_listener(
     wrong: ScriptedBroker, patient: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An impatient cluster fails at once. A patient one warns with the hint, and retries."""
-    cluster = Cluster((address(wrong),), OPTIONS, patient=patient)
-    with pytest.raises(WrongListener, match=r"by SASL \(PLAIN\)") as caught:
+    with (
+        closing(Cluster((address(wrong),), OPTIONS, patient=patient)) as cluster,
+        pytest.raises(WrongListener, match=r"by SASL \(PLAIN\)") as caught,
+    ):
         cluster.view(["t"], soon(0.4))
 
     assert patient == (len(wrong.asked(MetadataRequest)) > 1)
@@ -47,8 +50,11 @@ def test_a_wrong_listener_beside_a_broker_that_is_away(wrong: ScriptedBroker) ->
     """While a server may be starting, kfetch retries. The error names the wrong listener."""
     with ScriptedBroker() as dead:
         pass
-    cluster = Cluster((address(dead), address(wrong)), OPTIONS, patient=False)
-    with pytest.raises(WrongListener, match="no success in"):
+    servers = address(dead), address(wrong)
+    with (
+        closing(Cluster(servers, OPTIONS, patient=False)) as cluster,
+        pytest.raises(WrongListener, match="no success in"),
+    ):
         cluster.view(["t"], soon(1))
 
 
