@@ -47,7 +47,7 @@ from kfetch.options.columns import (
 
 if TYPE_CHECKING:
     from kfetch.options import SourceOptions
-    from kfetch.options.values import TypedColumn
+    from kfetch.options.formats import TypedColumn
 
 __all__ = ["schema", "with_schema"]
 

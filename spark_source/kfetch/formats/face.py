@@ -13,7 +13,7 @@ from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.files import read_types
 from kfetch.formats.format import FORMATS, format_of
 from kfetch.options import SourceOptions
-from kfetch.options.values import TypedColumn
+from kfetch.options.formats import TypedColumn
 
 if TYPE_CHECKING:
     from kfetch.formats.typed_values import TypedPart as TypedPart

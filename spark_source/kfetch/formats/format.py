@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kfetch.options.values import TypedColumn
+from kfetch.options.formats import TypedColumn
 
 if TYPE_CHECKING:
     from kfetch.formats.columns.decoded import ValueDecoder

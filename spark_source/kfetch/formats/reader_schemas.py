@@ -15,8 +15,8 @@ from kfetch.formats.format import format_of
 from kfetch.formats.registry.client import Registry, registry_of
 from kfetch.formats.registry.schemas import Schema, SchemaUnknown
 from kfetch.options import SourceOptions
+from kfetch.options.formats import TypedColumn
 from kfetch.options.registry import RegistryColumn
-from kfetch.options.values import TypedColumn
 
 __all__ = ["needs_schema", "with_reader_schemas"]
 

@@ -20,7 +20,7 @@ from kfetch.formats.places import RecordPlace, places, slices_from
 from kfetch.formats.registry.headers import SchemaUnavailable
 from kfetch.options import SourceOptions
 from kfetch.options.columns import DEAD_LETTER
-from kfetch.options.values import TypedColumn
+from kfetch.options.formats import TypedColumn
 from kfetch.records import Memory, Slice
 from kfetch.records.memory import Part
 from kfetch.topic_counts import printable

@@ -32,7 +32,6 @@ __all__ = [
     "PlanningOptions",
     "ReportOptions",
     "SourceOptions",
-    "TypedColumn",
 ]
 
 
@@ -203,39 +202,3 @@ class SourceOptions:
         registries = (typed.registry for typed in self.typed_columns if typed.registry)
         own = (path for each in registries for path in each.registry.tls.files)
         return (*self.network.security.files, *own)
-
-    # The watch reads these by their flat names.
-    @property
-    def max_trigger_delay_s(self) -> float:
-        """How long a micro-batch may wait for records."""
-        return self.planning.max_delay_s
-
-    @property
-    def lookup_retries(self) -> int:
-        """How often the driver repeats a look-up."""
-        return self.lookups.retries
-
-    @property
-    def lookup_retry_s(self) -> float:
-        """The pause between two look-ups."""
-        return self.lookups.pause_s
-
-    @property
-    def api_timeout_s(self) -> float:
-        """How long all tries of a look-up may take without a checkpoint."""
-        return self.lookups.timeout_s
-
-    @property
-    def commit_group(self) -> str:
-        """The group for which the driver commits its progress; empty: none."""
-        return self.reports.commit_group
-
-    @property
-    def stats_directory(self) -> str:
-        """The directory of statistics; empty: none."""
-        return self.reports.stats_directory
-
-    @property
-    def broker_report(self) -> str:
-        """The file of unreachable brokers; empty: none."""
-        return self.reports.broker_report

@@ -58,7 +58,7 @@ class Driver:
         self._options = options
         self._lookup = lookup or OffsetLookup(options)
         self._watch = watch or Watch(options)
-        self._watch.report = BrokerReport(options.broker_report)
+        self._watch.report = BrokerReport(options.reports.broker_report)
         self._lookup.report_to(self._watch.report)
         self._lookup.retry_by(Retries.of_checkpoint(self._options))
         self._refresh = MetadataRefresh(options.network, self._lookup, self._watch)
@@ -66,15 +66,16 @@ class Driver:
         self._split_planning = SplitPlanning(
             options, self._lookup, self._watch, self._refresh, self._check
         )
-        self._statistics = DriverStatistics(options.stats_directory, self._split_planning.query)
-        group = options.commit_group
+        reports = options.reports
+        self._statistics = DriverStatistics(reports.stats_directory, self._split_planning.query)
+        group = reports.commit_group
         self._commits = GroupCommits(group, options) if group else None
         self._initial: Offsets | None = None
         self._available_now = False
         self._available_now_ends: AvailableNowEnds | None = None
         self._log_ends: Offsets | None = None
         self._candidates = Candidates()
-        self._pace = _Pace(options.max_trigger_delay_s)
+        self._pace = _Pace(options.planning.max_delay_s)
 
     def initial_offsets(self) -> Offsets:
         """Return where a new query starts, the same offsets for every call."""
@@ -297,8 +298,8 @@ class Driver:
 class _Pace:
     """How long a planning waits for a change, or for more offsets."""
 
-    def __init__(self, max_trigger_delay_s: float) -> None:
-        self._delay = TriggerDelay(max_trigger_delay_s)
+    def __init__(self, max_delay_s: float) -> None:
+        self._delay = TriggerDelay(max_delay_s)
         self._held_back = False
         """Whether new offsets wait for ``minOffsetsPerTrigger``."""
         self._has_planned = False

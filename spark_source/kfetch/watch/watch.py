@@ -322,7 +322,7 @@ class Watch:
     def _raise_lasting_failure(self) -> None:
         """Raise for a leader that fails or refuses for as long as look-ups are retried."""
         options = self._options
-        patience_s = options.network.request_timeout_s * (1 + options.lookup_retries)
+        patience_s = options.network.request_timeout_s * (1 + options.lookups.retries)
         for broker, (since, cause) in self._failures.items():
             if _is_permanent(cause) or time.monotonic() - since > patience_s:
                 raise cause.behind(f"watching {broker}")

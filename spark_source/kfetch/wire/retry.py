@@ -182,9 +182,9 @@ class Retries:
         """
         return cls(
             network=options.network,
-            rounds=1 + options.lookup_retries,
-            pause_s=options.lookup_retry_s,
-            all_s=options.api_timeout_s,
+            rounds=1 + options.lookups.retries,
+            pause_s=options.lookups.pause_s,
+            all_s=options.lookups.timeout_s,
         )
 
     @classmethod
