@@ -29,7 +29,6 @@ __all__ = [
     "Treatment",
     "check_names",
     "lookup",
-    "markdown_table",
     "no_effect",
     "similar",
     "unused_names",
@@ -219,9 +218,3 @@ def _unusable(written: str, row: Option) -> OptionError:
 
 def _not_supported(name: str, why: str) -> OptionError:
     return OptionError(f"option {name} is not supported: {why}", option=name)
-
-
-def markdown_table() -> str:
-    """Return the table of docs/reference/options.md, with a row per option."""
-    rows = [f"| `{o.name}` | {o.default} | {o.treatment.value} | {o.meaning} |" for o in OPTIONS]
-    return "\n".join(["| Option | Default | In kfetch | Meaning |", "|---|---|---|---|", *rows])

@@ -147,7 +147,7 @@ class Cluster:
         except (ConnectionLost, BrokerError, WireError):
             changed = True
         if changed:
-            self.servers.last_turn()
+            self.servers.undo_turn()
         return changed
 
     def offsets(

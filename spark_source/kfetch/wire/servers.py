@@ -67,8 +67,8 @@ class Servers:
         """Let another broker be the first from now on."""
         self._turn += 1
 
-    def last_turn(self) -> None:
-        """Let the broker be the next again that was the first."""
+    def undo_turn(self) -> None:
+        """Undo ``next_turn``: the broker that was the first before stays the first."""
         self._turn -= 1
 
     def know(self, brokers: Mapping[int, Broker]) -> None:
