@@ -39,8 +39,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def no_old_verdicts() -> None:
-    """Forget what probes found at the ports of other tests."""
-    from kfetch.wire import probes
+    """Forget what probes found at the ports of other tests, and which of them were bad."""
+    from kfetch.wire import addresses, probes
 
-    for probe in (probes.greeting, probes.login):
+    for probe in (probes.greeting, probes.plaintext, probes.login):
         probe._verdicts.clear()
+    addresses._avoided_until.clear()
