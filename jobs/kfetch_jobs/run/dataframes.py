@@ -52,7 +52,7 @@ def source_frames(
 
 
 def _named(frame: DataFrame, into: str) -> DataFrame:
-    """Give the struct the name that ``decode`` says. It stands behind all other columns."""
+    """Give the struct the name that ``decode`` says. A new name makes it the last column."""
     from pyspark.sql import functions as f
 
     named = frame.withColumn(into, f.col("value"))

@@ -57,7 +57,10 @@ class ValueDecoder(Protocol):
 
 
 class LoopCall:
-    """One call of ``decode``. It keeps everything whose address the loops get."""
+    """One call of ``decode``. It keeps everything whose address the loops get.
+
+    The states of all formats have CORRUPT at the same place.
+    """
 
     def __init__(self, plan: Plan, lengths: Array, memory: Memory, *, state_width: int) -> None:
         """``lengths``: the bytes of each value, below 0 for a null."""
