@@ -13,7 +13,6 @@ from kfetch.model import TopicPartition
 
 __all__ = [
     "MISFITS_MAX",
-    "RECORDS_MAX",
     "SAMPLE_BYTES_MAX",
     "Misfit",
     "Record",
@@ -22,8 +21,6 @@ __all__ = [
     "report",
 ]
 
-RECORDS_MAX = 10_000
-"""Each record takes about 0.2 ms."""
 SAMPLE_BYTES_MAX = 64 << 20
 MISFITS_MAX = 5
 
