@@ -28,7 +28,7 @@ from kfetch.wire import messages, timestamp_types
 from kfetch.wire.connection import Connection
 from kfetch.wire.messages import EpochEnd, ListedOffset
 from kfetch.wire.retry import Retries, Round
-from kfetch.wire.servers import Address, Servers, final
+from kfetch.wire.servers import Address, Servers, not_retriable
 from kfetch.wire.timestamp_types import FirstBatch
 
 log = logging.getLogger(__name__)
@@ -300,7 +300,7 @@ class Cluster:
         try:
             return self.connection(broker, deadline)
         except TlsFailed as cause:
-            raise cause if self._leaders_proven else final(cause) from None
+            raise cause if self._leaders_proven else not_retriable(cause) from None
 
 
 class Absences:

@@ -96,7 +96,7 @@ class Connection:
             connection._frames.size_max = options.frame_bytes_max
         except BaseException as failure:
             if isinstance(failure, ConnectionLost):
-                avoid(connection._frames.peer)
+                avoid(connection._frames.peer_address)
             connection.close()
             raise
         return connection
@@ -332,7 +332,7 @@ class Connection:
     def _bury(self, failure: E) -> E:
         """Close the socket, and raise this failure from now on."""
         if isinstance(failure, WrongListener):
-            avoid(self._frames.peer)
+            avoid(self._frames.peer_address)
         self._failure = failure
         self._frames.stream.close()
         return failure

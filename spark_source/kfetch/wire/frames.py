@@ -61,8 +61,8 @@ class Frames:
     def __init__(self, stream: socket.socket, size_max: int, *, secured: bool) -> None:
         """``secured``: whether the socket speaks TLS, for errors."""
         self.stream = stream
-        self.peer = peer_address(stream)
-        """The socket address of the other side."""
+        self.peer_address = peer_address(stream)
+        """The socket address of the other side, for ``avoid``. None if it is gone already."""
         self._secured = secured
         self.size_max = size_max
         """The largest frame to accept, in bytes."""

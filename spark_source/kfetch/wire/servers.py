@@ -17,7 +17,7 @@ from kfetch.wire.addresses import avoid, has_fresh_address, is_avoided, share_s
 from kfetch.wire.connection import Connection
 from kfetch.wire.retry import LASTING
 
-__all__ = ["Address", "Servers", "final"]
+__all__ = ["Address", "Servers", "not_retriable"]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=KfetchError)
@@ -152,9 +152,9 @@ class Servers:
         hopeless = not self._answered and all(isinstance(cause, TlsFailed) for cause in lasting)
         if len(lasting) < len(causes) or (self._patient and not hopeless):
             return lasting[0]
-        return final(lasting[0])
+        return not_retriable(lasting[0])
 
 
-def final(cause: E) -> E:
+def not_retriable(cause: E) -> E:
     """Returns the same error, which is not to be retried."""
     return type(cause)(cause.what, action=cause.action, **{**cause.where, "retriable": False})

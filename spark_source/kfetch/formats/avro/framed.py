@@ -14,7 +14,7 @@ from kfetch.errors import KfetchError, OptionError
 from kfetch.formats.avro.decoder import AvroDecoder, Programs
 from kfetch.formats.avro.program import Program, failing_program
 from kfetch.formats.columns.decoded import DecodedColumn, Problem
-from kfetch.formats.registry.framing import Kept, answer_for, behind
+from kfetch.formats.registry.framing import SchemaCache, answer_for, bodies
 from kfetch.formats.registry.headers import Header, Headers, read_header
 from kfetch.formats.registry.schemas import SchemaSource, SchemaUnknown
 from kfetch.records.memory import UNLIMITED, Memory
@@ -40,12 +40,12 @@ class FramedAvro:
     def __init__(self, decoder: AvroDecoder, registry: SchemaSource) -> None:
         self._decoder, self._registry = decoder, registry
         self.row_bytes = decoder.row_bytes
-        self._programs = Kept[Program](_ROWS_MAX, lambda program: _weight(program.rows))
-        self._tables = Kept[_Table](_ROWS_MAX, lambda table: _weight(table[1].rows))
+        self._programs = SchemaCache[Program](_ROWS_MAX, lambda program: _weight(program.rows))
+        self._tables = SchemaCache[_Table](_ROWS_MAX, lambda table: _weight(table[1].rows))
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """See AvroDecoder. Raises SchemaUnavailable, too."""
-        data, positions, lengths, headers = behind(column, indexed=False)
+        data, positions, lengths, headers = bodies(column, indexed=False)
         programs = self._programs_of(headers, memory)
         starts = np.array([*programs.starts, 0], np.int32)[headers.which]
         return self._decoder.decode(data, positions, lengths, memory, written=(programs, starts))

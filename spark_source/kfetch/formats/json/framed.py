@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kfetch.formats.columns.decoded import DecodedColumn, Problem
 from kfetch.formats.json.decoder import JsonDecoder
-from kfetch.formats.registry.framing import behind, body
+from kfetch.formats.registry.framing import bodies, body
 from kfetch.formats.registry.headers import read_header
 from kfetch.records.memory import UNLIMITED, Memory
 
@@ -29,7 +29,7 @@ class FramedJson:
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """See JsonDecoder. A value without a header is corrupt."""
-        data, positions, lengths, headers = behind(column, indexed=False)
+        data, positions, lengths, headers = bodies(column, indexed=False)
         damaged = np.array([*(bool(each.damage) for each in headers.distinct), False])
         if not damaged.any():
             return self._decoder.decode(data, positions, lengths, memory)

@@ -14,7 +14,7 @@ from kfetch.formats.columns.decoded import DecodedColumn, Problem
 from kfetch.formats.protobuf.decoder import ProtobufDecoder
 from kfetch.formats.protobuf.fields import Damaged
 from kfetch.formats.protobuf.names import lacks_descriptors, message_at, serialized_file
-from kfetch.formats.registry.framing import Kept, answer_for, behind, body
+from kfetch.formats.registry.framing import SchemaCache, answer_for, bodies, body
 from kfetch.formats.registry.headers import Header, read_header
 from kfetch.formats.registry.schemas import Schema, SchemaSource, SchemaUnknown
 from kfetch.records.memory import UNLIMITED, Memory
@@ -31,11 +31,11 @@ class FramedProtobuf:
     def __init__(self, decoder: ProtobufDecoder, registry: SchemaSource) -> None:
         self._decoder, self._registry = decoder, registry
         self.row_bytes = decoder.row_bytes
-        self._refusals = Kept[str](_SCHEMAS_MAX)
+        self._refusals = SchemaCache[str](_SCHEMAS_MAX)
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """See ProtobufDecoder. Raises SchemaUnavailable, too."""
-        data, positions, lengths, headers = behind(column, indexed=True)
+        data, positions, lengths, headers = bodies(column, indexed=True)
         refusals = [
             answer_for(headers, number, partial(self._refusal, header, memory))
             for number, header in enumerate(headers.distinct)

@@ -18,13 +18,13 @@ from kfetch.errors import KfetchError
 from kfetch.formats.columns.struct_column import positions_of
 from kfetch.formats.registry.headers import Headers, SchemaUnavailable, read_header, read_headers
 
-__all__ = ["Behind", "Kept", "answer_for", "behind", "body"]
+__all__ = ["Bodies", "SchemaCache", "answer_for", "bodies", "body"]
 
 Array = np.ndarray[Any, Any]
 V = TypeVar("V")
 
 
-class Kept(Generic[V]):
+class SchemaCache(Generic[V]):
     """What a decoder knows about schemas: the values that were used last, up to a weight."""
 
     def __init__(self, limit: int, weigh: Callable[[V], int] = lambda _: 1) -> None:
@@ -59,7 +59,7 @@ def answer_for(headers: Headers, number: int, ask: Callable[[], Any]) -> Any:
         raise SchemaUnavailable(int(np.argmax(headers.which == number)), cause) from None
 
 
-class Behind(NamedTuple):
+class Bodies(NamedTuple):
     """Where values start behind their headers."""
 
     data: memoryview
@@ -68,11 +68,12 @@ class Behind(NamedTuple):
     headers: Headers
 
 
-def behind(column: pa.Array[Any], *, indexed: bool) -> Behind:
+def bodies(column: pa.Array[Any], *, indexed: bool) -> Bodies:
+    """Returns what is behind the headers of a column. ``indexed``: as for ``read_headers``."""
     data, positions, lengths = positions_of(column)
     headers = read_headers(data, positions, lengths, indexed=indexed)
     sizes = headers.sizes[headers.which]
-    return Behind(data, positions + sizes, lengths - sizes, headers)
+    return Bodies(data, positions + sizes, lengths - sizes, headers)
 
 
 def body(value: bytes, *, indexed: bool) -> bytes:

@@ -16,7 +16,7 @@ from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.json.decoder import JsonDecoder
 from kfetch.formats.json.framed import FramedJson
 from kfetch.formats.loading import load
-from kfetch.formats.registry.framing import Kept
+from kfetch.formats.registry.framing import SchemaCache
 from kfetch.formats.registry.schemas import Schema, SchemaUnknown
 from tests.kfetch.formats.avro.records import evolved, record
 from tests.kfetch.formats.avro.records import schema as random_schema
@@ -73,7 +73,7 @@ def test_unknown_fields_behind_headers() -> None:
 
 def test_what_a_decoder_keeps_has_a_limit() -> None:
     """The values that were used last stay, up to a weight. The newest one stays in any case."""
-    kept = Kept[str](4, len)
+    kept = SchemaCache[str](4, len)
     asked: list[str] = []
 
     def get(key: str, value: str) -> str:
