@@ -239,19 +239,22 @@ def test_a_hung_agent_is_replaced(
     assert ended
 
 
+LISTENER = (
+    "import socket, sys\n"
+    "listener = socket.socket(socket.AF_UNIX)\n"
+    "listener.bind(sys.argv[1])\n"
+    "listener.listen()\n"
+    "print('listens', flush=True)\n"
+    "sys.stdin.readline()\n"
+)
+"""A program that listens at its argument until it gets a line."""
+
+
 def test_only_a_process_that_listens_is_killed(files: AgentFiles) -> None:
     """kfetch kills the process that listens on the socket. Once it listens no more, its pid may be
     another process's, and kfetch kills none."""
-    script = (
-        "import socket, sys\n"
-        "listener = socket.socket(socket.AF_UNIX)\n"
-        "listener.bind(sys.argv[1])\n"
-        "listener.listen()\n"
-        "print('listens', flush=True)\n"
-        "sys.stdin.readline()\n"
-        "listener.close()\n"
-        "print('listens no more', flush=True)\n"
-        "sys.stdin.readline()\n"
+    script = LISTENER + (
+        "listener.close()\nprint('listens no more', flush=True)\nsys.stdin.readline()\n"
     )
     command = [sys.executable, "-c", script, str(files.socket)]
     for listens in (True, False):
@@ -278,15 +281,7 @@ def test_only_a_process_that_listens_is_killed(files: AgentFiles) -> None:
 
 def test_a_worker_with_many_files_kills_a_hung_agent(files: AgentFiles) -> None:
     """select(2) takes no descriptor above 1,023. kfetch does without it."""
-    script = (
-        "import socket, sys\n"
-        "listener = socket.socket(socket.AF_UNIX)\n"
-        "listener.bind(sys.argv[1])\n"
-        "listener.listen()\n"
-        "print('listens', flush=True)\n"
-        "sys.stdin.readline()\n"
-    )
-    command = [sys.executable, "-c", script, str(files.socket)]
+    command = [sys.executable, "-c", LISTENER, str(files.socket)]
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with (
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
