@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from kfetch.model import Split
     from kfetch.options import SourceOptions
 
-__all__ = ["KfetchBatchSplit", "KfetchReader", "NarrowingReader", "batch_reader", "conditions"]
-
 log = logging.getLogger(__name__)
 
 _LEASE_S_MAX = 5.0

@@ -30,20 +30,6 @@ from kfetch.records.faults import UnexplainedFault
 from kfetch.records.memory import UNLIMITED, Memory, Part
 from kfetch.records.sections import OnCorrupt, Section, sections
 
-__all__ = [
-    "IMPLEMENTATION",
-    "CodeOrigin",
-    "DecoderLoad",
-    "batches_from",
-    "decode",
-    "decode_part",
-    "decoder",
-    "describe",
-    "extent",
-    "load",
-    "load_decoder",
-]
-
 log = logging.getLogger(__name__)
 
 IMPLEMENTATION = os.environ.get("KFETCH_RECORDS", "kernel")

@@ -23,17 +23,6 @@ from kfetch.errors import (
 from kfetch.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition
 from kfetch.offsets import Position
 
-__all__ = [
-    "NO_TOPIC_IDS",
-    "UNCHECKED_EPOCHS",
-    "LogAnswer",
-    "ReadPosition",
-    "find_loss",
-    "of_batch",
-    "unknown_epoch",
-    "warning",
-]
-
 
 class ReadPosition(NamedTuple):
     """The position of a query or a task in one partition."""

@@ -17,8 +17,6 @@ from typing import Any
 
 from kfetch.model import TopicPartition
 
-__all__ = ["CLOCK_SKEW_MS", "Condition", "Operator", "TimeBounds", "narrow", "time_bounds"]
-
 CLOCK_SKEW_MS = 1000
 """With LogAppendTime a new leader's clock may be this much behind its predecessor's."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["NAMES", "RETRIABLE", "UNKNOWN_SERVER_ERROR", "Api", "Reaction", "reaction"]
-
 UNKNOWN_SERVER_ERROR = -1
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from kfetch.model import Broker
 from kfetch.session.values import ReplyKey, SessionReply
 
-__all__ = ["NO_REPLICA", "FetchReply", "PartitionReply"]
-
 NO_REPLICA = -1
 """Of ``preferred_read_replica``: the leader names no follower (KIP-392)."""
 

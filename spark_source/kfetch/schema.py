@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from kfetch.options import SourceOptions
     from kfetch.options.formats import TypedColumn
 
-__all__ = ["schema", "with_schema"]
-
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _DEAD_LETTER = StructType(
     [

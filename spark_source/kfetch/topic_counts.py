@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["OTHER", "TopicCounts", "added", "printable"]
-
 TopicCounts = Mapping[str, Mapping[str, int]]
 """Counts by topic, then by name."""
 

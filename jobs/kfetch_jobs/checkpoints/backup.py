@@ -22,18 +22,6 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import write_json
 
-__all__ = [
-    "Backup",
-    "OffsetRange",
-    "Stage",
-    "TableVersion",
-    "all_backups",
-    "check_no_interrupted_move",
-    "create_backup",
-    "interrupted_move",
-    "last_move",
-]
-
 KEPT_MAX = 20
 """Limit of backups. kfetch removes older ones."""
 _RECORD = "move.json"

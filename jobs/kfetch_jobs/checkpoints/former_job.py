@@ -20,8 +20,6 @@ from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import JobsError
 
-__all__ = ["FormerJob", "find_former_job"]
-
 _NOTE = "checkpoint.origin.json"
 
 

@@ -20,8 +20,6 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import ConfigError
 
-__all__ = ["check_fresh_start", "check_queries", "fresh_start_refusal", "lost_offsets"]
-
 
 def check_fresh_start(job: Job) -> None:
     """Raise ConfigError if the job would start anew although it, or a former job, has run."""

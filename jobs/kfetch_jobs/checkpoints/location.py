@@ -9,8 +9,6 @@ from pathlib import Path
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import local_path
 
-__all__ = ["has_offsets", "has_run", "local_directory", "note_path", "query_id"]
-
 
 def local_directory(job: Job) -> Path | None:
     """Returns the directory of a job's checkpoint; None if it is on another file system."""

@@ -16,8 +16,6 @@ from kfetch_jobs.checkpoints.origin import check_cluster
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 
-__all__ = ["Gap", "Margin", "no_margin", "unreadable"]
-
 Margin = Callable[[int, int], int]
 """Returns how many offsets from the log's start count as gone, for the log's start and end."""
 

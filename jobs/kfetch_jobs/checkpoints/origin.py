@@ -23,17 +23,6 @@ from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
 from kfetch_jobs.util.files import write_json
 
-__all__ = [
-    "Origin",
-    "check_cluster",
-    "check_environment",
-    "cluster_ids",
-    "note_origin",
-    "note_run",
-    "noted_runs",
-    "noted_topic_ids",
-]
-
 _RAN = "ran"
 """The key that says whether the checkpoint had offsets."""
 _TOPIC_IDS = "topicIds"

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["has_log", "queries_of"]
-
 _COMMITS_MAX = 100
 """How many of a table's last commits are searched."""
 

@@ -14,8 +14,6 @@ from kfetch.admin.checkpoint import batch_numbers, read_batch
 from kfetch.admin.values import Offsets
 from kfetch.errors import CheckpointError
 
-__all__ = ["TopicIds", "checkpoint_topic_ids", "merged_ids", "offsets_topic_ids"]
-
 TopicIds = Mapping[str, frozenset[str]]
 """The ids of each topic, in hexadecimal digits."""
 

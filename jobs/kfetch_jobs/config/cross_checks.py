@@ -9,8 +9,6 @@ from kfetch_jobs.config.job import Job
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.util.plural import counted
 
-__all__ = ["mistakes", "room_warnings", "same_rows_mistake", "writes_same_records"]
-
 
 def mistakes(jobs: Mapping[str, Job]) -> list[str]:
     """Return one sentence for each mistake, with file and line."""

@@ -8,15 +8,6 @@ from kfetch.admin.values import needs_time_zone
 from kfetch_jobs.config.models import Decode, Source
 from kfetch_jobs.config.values import Options
 
-__all__ = [
-    "KEYS",
-    "NO_BYTES",
-    "conflicts",
-    "lacks_bytes",
-    "with_decode",
-    "with_decode_names",
-]
-
 KEYS = {
     "valueSchema": ("decode", "fields"),
     "valueMode": ("decode", "options", "mode"),

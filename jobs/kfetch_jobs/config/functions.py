@@ -10,9 +10,6 @@ from pathlib import Path
 
 from kfetch_jobs.config.yamlfile import display, suggestion
 
-__all__ = ["code_directories", "mistake"]
-
-
 _KFETCH_PACKAGES = frozenset(("kfetch", "kfetch_jobs", "pyspark_kfetch"))
 
 

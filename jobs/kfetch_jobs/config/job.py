@@ -15,17 +15,6 @@ from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.config.values import Options
 from kfetch_jobs.config.yamlfile import Document, with_placeholders
 
-__all__ = [
-    "Job",
-    "TableLocation",
-    "cluster_options",
-    "merged",
-    "option_name",
-    "with_absolute_stores",
-    "with_dead_letters",
-    "with_property_names",
-]
-
 _STORES = frozenset(
     {
         *("kafka.ssl.truststore.location", "kafka.ssl.keystore.location"),

@@ -13,8 +13,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["absolute_location", "has_scheme", "local_path", "location_mistake"]
-
 _URI = re.compile(r"(?P<scheme>[^/:]*):(?P<path>.*)", re.DOTALL)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _DEFAULTS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")

@@ -12,8 +12,6 @@ from contextlib import suppress
 
 from kfetch_jobs.config.job import Job
 
-__all__ = ["order_columns", "order_mistakes", "reads_one_topic"]
-
 
 def order_columns(job: Job) -> list[str]:
     """Return the columns that order the rows of a key; none for an append."""

@@ -14,8 +14,6 @@ from pydantic import BaseModel, ValidationError
 
 from kfetch_jobs.config.yamlfile import Document, Location, suggestion
 
-__all__ = ["unexpected_mistake", "validated_parts", "validation_mistakes"]
-
 M = TypeVar("M", bound=BaseModel)
 
 log = logging.getLogger("kfetch_jobs.config")

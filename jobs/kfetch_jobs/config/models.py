@@ -19,21 +19,6 @@ from kfetch.admin.values import SUBSCRIPTION_OPTIONS
 from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.config.values import Duration, Location, Options, SparkSettings
 
-__all__ = [
-    "DeadLetters",
-    "Decode",
-    "EnvironmentFile",
-    "Health",
-    "JobFile",
-    "Model",
-    "ProjectFile",
-    "Restart",
-    "Sink",
-    "Source",
-    "Target",
-    "Transform",
-]
-
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FORMATS = ("keyformat", "valueformat")
 _STRUCT_FORMATS = ("json", "avro", "protobuf")

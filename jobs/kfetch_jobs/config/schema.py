@@ -10,8 +10,6 @@ from pydantic.json_schema import GenerateJsonSchema
 from kfetch_jobs.config.models import EnvironmentFile, JobFile, ProjectFile
 from kfetch_jobs.config.values import DURATION_PATTERN
 
-__all__ = ["KINDS", "schema"]
-
 KINDS: dict[str, type[BaseModel]] = {
     "project": ProjectFile,
     "job": JobFile,

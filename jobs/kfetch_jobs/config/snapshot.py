@@ -14,8 +14,6 @@ from kfetch_jobs.config.job import Job
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.util.files import write_json
 
-__all__ = ["changed_files", "read_snapshot", "snapshot_path", "write_snapshot"]
-
 
 def snapshot_path(directory: Path) -> Path:
     """Return the path of the copies in a job's directory."""

@@ -11,9 +11,6 @@ from kfetch_jobs.config.job import Job, option_name
 from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.config.values import Options
 
-__all__ = ["option_mistakes", "option_warnings", "source_location"]
-
-
 _PLACE = ("topic", "partition", "offset", "timestamp")
 _SERVERS = "kafka.bootstrap.servers"
 _VALID = {

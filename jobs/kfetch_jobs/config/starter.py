@@ -9,8 +9,6 @@ from kfetch_jobs.config.schema import KINDS, schema
 from kfetch_jobs.config.yamlfile import display
 from kfetch_jobs.errors import ConfigError
 
-__all__ = ["create_project", "write_schemas"]
-
 _STARTER = Path(__file__).resolve().parents[1] / "starter"
 
 

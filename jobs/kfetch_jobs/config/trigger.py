@@ -14,8 +14,6 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validato
 
 from kfetch_jobs.config.values import Chosen, Cron, SparkDuration, TimeZone
 
-__all__ = ["Trigger"]
-
 _KINDS = ("processingTime", "availableNow", "continuous", "cron")
 
 

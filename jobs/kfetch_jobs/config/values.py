@@ -13,20 +13,6 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from kfetch_jobs.config.locations import location_mistake
 from kfetch_jobs.config.yamlfile import suggestion
 
-__all__ = [
-    "DURATION_PATTERN",
-    "Chosen",
-    "Cron",
-    "Duration",
-    "Location",
-    "Options",
-    "SparkDuration",
-    "SparkSettings",
-    "Text",
-    "TimeZone",
-]
-
-
 Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 """Spark and Kafka take options as text. Editors may take some of the texts for numbers."""
 Options = dict[str, Text]

@@ -28,8 +28,6 @@ import yaml
 
 from kfetch_jobs.errors import ConfigError
 
-__all__ = ["Document", "Location", "display", "read", "suggestion", "with_placeholders"]
-
 Location = tuple[str | int, ...]
 
 _SYNONYMS = {"topic": "subscribe", "topics": "subscribe"}

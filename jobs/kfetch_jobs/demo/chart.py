@@ -7,8 +7,6 @@ from typing import Any
 
 from kfetch_jobs.demo.curve import Curves
 
-__all__ = ["draw"]
-
 _INK = "#1f2933"
 _FAINT = "#7b8794"
 _PRODUCED = "#52606d"

@@ -20,8 +20,6 @@ from kfetch_jobs.jvm.spark import DELTA
 from kfetch_jobs.kafka.settings import KAFKA
 from kfetch_jobs.looks import doctor
 
-__all__ = ["download_jars", "problems"]
-
 _MIB = 1 << 20
 _RUN_BYTES = 256 * _MIB
 """What Kafka, Spark and the logs need without any event; measured: 15 MiB, and sparse files."""

@@ -8,8 +8,6 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.demo.summary import Counts
 from kfetch_jobs.jvm.spark import session
 
-__all__ = ["count"]
-
 _COUNT = """
 SELECT count(*) AS rows,
        count(DISTINCT partition, offset) AS positions,

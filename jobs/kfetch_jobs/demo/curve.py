@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from kfetch_jobs.demo.summary import Kill
 from kfetch_jobs.progress.batch import Batch
 
-__all__ = ["Curves", "Interval", "curves"]
-
 Points = list[tuple[float, float]]
 
 

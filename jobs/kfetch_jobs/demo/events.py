@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-__all__ = ["ACTIONS", "encode", "value"]
-
 ACTIONS = ("view", "view", "view", "search", "cart", "buy")
 _PAGES = 500
 _USERS = 100_000

@@ -12,8 +12,6 @@ from kfetch_jobs.demo.worker import Worker
 from kfetch_jobs.kafka.ready import free_ports
 from kfetch_jobs.web.address_file import remove, wait_for_page
 
-__all__ = ["EVENTS_MAX", "EVENTS_PER_S", "open_until_interrupted"]
-
 EVENTS_PER_S = 200
 """A slow stream, so that the page's curves move."""
 EVENTS_MAX = EVENTS_PER_S * 3600 * 24

@@ -15,8 +15,6 @@ from typing import Any
 from kfetch_jobs.demo import events
 from kfetch_jobs.errors import DemoError
 
-__all__ = ["Producer"]
-
 TICK_S = 0.05
 EVENTS_PER_REQUEST_MAX = 50_000
 _TIMEOUT_S = 30

@@ -38,8 +38,6 @@ from kfetch_jobs.errors import DemoError
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.progress import progress_file as progress
 
-__all__ = ["play"]
-
 TICK_S = 0.1
 IN_FLIGHT_S = 15
 """How long the demo waits for a running micro-batch: in one, a kill does most harm."""

@@ -12,8 +12,6 @@ from rich.text import Text
 
 from kfetch_jobs.demo.summary import Summary
 
-__all__ = ["Screen", "show"]
-
 
 class Screen:
     """Lines of text above two progress bars: events produced, rows in Delta."""

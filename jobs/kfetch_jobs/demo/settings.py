@@ -7,8 +7,6 @@ from pathlib import Path
 
 from kfetch_jobs import config
 
-__all__ = ["BUNDLED_PROJECT", "JOB", "Settings", "project_file"]
-
 BUNDLED_PROJECT = Path(__file__).resolve().with_name("project") / "kfetch.yml"
 """The project that comes with this package. It works from an installed wheel, in any directory."""
 JOB = "clicks"

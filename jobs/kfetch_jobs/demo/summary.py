@@ -7,8 +7,6 @@ from typing import Any
 
 from kfetch.admin.values import FetchStats
 
-__all__ = ["Counts", "Kill", "Summary"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from kfetch_jobs.demo.curve import Curves, Interval, Points
 
-__all__ = ["plot"]
-
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _NAMES = ("produced", "in Delta", "lag")
 _LABEL_WIDTH = 10

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-__all__ = ["create", "length"]
-
 
 def create(bootstrap: str, topic: str, partitions: int) -> None:
     """Make the topic, and wait until the leader of each partition answers."""

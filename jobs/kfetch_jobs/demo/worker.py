@@ -20,8 +20,6 @@ from kfetch_jobs.errors import DemoError
 from kfetch_jobs.kafka.ready import wait_until
 from kfetch_jobs.util.process import LaunchedProcess, find, launch
 
-__all__ = ["Worker"]
-
 
 class Worker:
     """One process of the command line, for a project.

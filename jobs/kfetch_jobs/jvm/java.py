@@ -10,8 +10,6 @@ from pathlib import Path
 
 from kfetch_jobs.errors import JavaError
 
-__all__ = ["JAVA_MINIMUM", "find_java", "java_version"]
-
 JAVA_MINIMUM = 17
 JAVA_VARIABLE = "KFETCH_JAVA"
 _ADVICE = f"install Java {JAVA_MINIMUM} or later, or point {JAVA_VARIABLE} or JAVA_HOME to one"

@@ -26,8 +26,6 @@ from kfetch_jobs.util.files import wait_for_lock, write_json
 if TYPE_CHECKING:
     from jgo.maven import Artifact
 
-__all__ = ["CACHE_VARIABLE", "cache_directory", "is_cached", "jars"]
-
 CACHE_VARIABLE = "KFETCH_CACHE"
 
 

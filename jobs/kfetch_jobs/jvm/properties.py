@@ -16,8 +16,6 @@ from pathlib import Path
 
 from kfetch_jobs.util.files import owner_only
 
-__all__ = ["SUBMITTED", "properties_text", "settings_file", "settings_path"]
-
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """``spark-submit`` sets this variable for a program that it starts. Its JVM runs already."""
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"

@@ -33,8 +33,6 @@ from kfetch_jobs.util.redact import redacted_log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DELTA", "cause_of", "delta_jars", "lost_jvm", "process_end", "session", "text_of"]
-
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 REDACTION = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|user[.]info"

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from kfetch_jobs.util.files import try_lock, wait_for_lock
 
-__all__ = ["temporary_directory"]
-
 _LOCK = "lock"
 
 

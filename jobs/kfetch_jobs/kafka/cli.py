@@ -14,8 +14,6 @@ from kfetch_jobs.errors import ConfigError
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.kafka.cluster import Status
 
-__all__ = ["app"]
-
 DIRECTORY = Path(".kfetch/broker")
 
 _ABOUT = """Run a real Apache Kafka on this machine. It needs Java, and no Docker.

@@ -17,8 +17,6 @@ from kfetch_jobs.kafka import ready, state
 from kfetch_jobs.kafka.node import ClusterContext, Node
 from kfetch_jobs.util.files import wait_for_lock
 
-__all__ = ["Cluster", "NodeStatus", "Status"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:

@@ -19,8 +19,6 @@ from kfetch_jobs.kafka import ready, settings, state
 from kfetch_jobs.util import process
 from kfetch_jobs.util.files import write_private
 
-__all__ = ["ClusterContext", "Node", "cause_line"]
-
 
 class ClusterContext:
     """What all nodes of a cluster share: directory, Java, jars, tethers."""

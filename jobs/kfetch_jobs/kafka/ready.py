@@ -15,8 +15,6 @@ from kfetch_jobs.errors import PortTaken, StateDamaged
 from kfetch_jobs.kafka.settings import HOST, LOGS_PROPERTY
 from kfetch_jobs.kafka.state import load
 
-__all__ = ["check_free", "free_ports", "is_free", "known_brokers", "missing", "wait_until"]
-
 # Below the range that Linux (32768) and macOS (49152) take the ports of outgoing connections from:
 # while a node is down, no client of anything can sit on its port.
 _PORTS = range(20000, 32000)

@@ -10,17 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "HOST",
-    "KAFKA",
-    "LOG4J2",
-    "LOGS_PROPERTY",
-    "NodePorts",
-    "controllers",
-    "jvm_flags",
-    "server_properties",
-]
-
 HOST = "127.0.0.1"
 LOGS_PROPERTY = "kfetch.logs"
 """JVM property with the directory of a node's logs. It also shows which cluster owns a process."""

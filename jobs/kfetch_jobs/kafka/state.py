@@ -15,8 +15,6 @@ from kfetch_jobs.errors import ForeignDirectory, StateDamaged
 from kfetch_jobs.kafka.settings import NodePorts
 from kfetch_jobs.util.files import wait_for_lock, write_json
 
-__all__ = ["START_LOCK", "STATE_FILE", "NodeState", "State", "claim", "load", "save", "update_node"]
-
 STATE_FILE = "kfetch-kafka.json"
 STATE_LOCK = "state.lock"
 """The lock for one change of the file."""

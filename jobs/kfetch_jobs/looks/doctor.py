@@ -27,8 +27,6 @@ from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.java import find_java, java_version
 from kfetch_jobs.util.plural import counted
 
-__all__ = ["Finding", "State", "examine", "installed_packages", "java"]
-
 LOOKUP_TIMEOUT_S = brokers.WAIT_S
 PYTHON_MINIMUM = (3, 11)
 _PACKAGES = ("pyspark", "delta-spark", "pyarrow", "numba", "kafka-python")

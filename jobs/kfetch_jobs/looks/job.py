@@ -20,8 +20,6 @@ from kfetch_jobs.errors import JobsError
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
 
-__all__ = ["JobReport", "SourceReport", "match_sources", "report", "reports", "waiting_s"]
-
 _THREADS = 8
 """Jobs that are checked in parallel: one whose brokers are down must not delay the others."""
 

@@ -11,8 +11,6 @@ from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.progress.batch import Batch, parse_line
 from kfetch_jobs.progress.follower import Follower
 
-__all__ = ["BOUNDS_S", "BatchMetrics"]
-
 BOUNDS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Bounds of the histogram of durations, in seconds: from a quick micro-batch to a stuck one."""
 _BYTES_MAX = 8 << 20

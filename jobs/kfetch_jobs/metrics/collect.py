@@ -26,8 +26,6 @@ from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store
 
-__all__ = ["CollectedMetrics", "MetricsCollector"]
-
 log = logging.getLogger("kfetch_jobs.metrics")
 
 _PARTS = ("jobs", "runs", "batches", "fetches")

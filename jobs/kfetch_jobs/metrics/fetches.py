@@ -24,8 +24,6 @@ from kfetch_jobs.metrics.growth import GrowingSums
 from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.supervise.status import JobStatus
 
-__all__ = ["FetchMetrics"]
-
 _AGENT_TIMEOUT_S = 0.5
 _ALL_AGENTS_TIMEOUT_S = 2.0
 """The limit for all agents together. Prometheus waits ten seconds for a scrape."""

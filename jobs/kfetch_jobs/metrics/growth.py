@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping
 
-__all__ = ["GrowingSums"]
-
 _PARTS_MAX = 10_000
 """The most parts that it remembers. It forgets the part with the oldest update first."""
 

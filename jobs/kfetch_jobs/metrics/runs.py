@@ -11,8 +11,6 @@ from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.store import Run, Store
 
-__all__ = ["RunMetrics"]
-
 
 class RunMetrics:
     """Follows the runs of a store. Runs that it has already do not count as started."""

@@ -16,8 +16,6 @@ from prometheus_client.core import (
     Metric,
 )
 
-__all__ = ["METRICS", "Entry", "SampleSet"]
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

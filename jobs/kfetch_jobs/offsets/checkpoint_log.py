@@ -17,8 +17,6 @@ from kfetch.admin.values import Offsets
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.errors import JobsError
 
-__all__ = ["add_batch", "next_batch_number", "remove_batch"]
-
 _NO_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 """The commit of a query's first batch without a watermark."""
 

@@ -26,8 +26,6 @@ from kfetch_jobs.progress.progress_file import append_replayed, progress_path
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.util.plural import counted
 
-__all__ = ["MoveResult", "Report", "execute", "jobs_at_rest", "silent"]
-
 Report = Callable[[str], None]
 """Gets a sentence at the beginning of each step of a move."""
 

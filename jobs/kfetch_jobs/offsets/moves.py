@@ -11,16 +11,6 @@ from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.offsets.target import PartitionOffsets, Target
 
-__all__ = [
-    "MARGIN_PERCENT",
-    "Move",
-    "TopicChoice",
-    "Verb",
-    "chosen_partitions",
-    "margin",
-    "partition_move",
-]
-
 MARGIN_PERCENT = 1
 """The default margin of a replay, as a share of the log's offsets."""
 

@@ -29,8 +29,6 @@ from kfetch_jobs.offsets.table_rows import appended_tables
 from kfetch_jobs.offsets.target import OffsetsFromFile, PartitionOffsets, Target, Timed
 from kfetch_jobs.offsets.topic_ids import check_no_earlier_topic
 
-__all__ = ["MovePlan", "plan_move"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePlan:

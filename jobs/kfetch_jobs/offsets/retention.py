@@ -15,8 +15,6 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets.moves import margin
 
-__all__ = ["check_readable"]
-
 Check = Callable[[Sequence[OffsetRange]], bool]
 
 

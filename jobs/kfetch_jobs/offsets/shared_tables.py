@@ -17,8 +17,6 @@ from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets.table_rows import appended_tables
 
-__all__ = ["check_no_writes_since", "check_topics_distinct", "jobs_on_same_tables", "topics_of"]
-
 
 def jobs_on_same_tables(project: Project, job: Job) -> list[Job]:
     """Returns the other jobs that write to a table from which a replay deletes rows."""

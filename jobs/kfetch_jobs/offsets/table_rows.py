@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["AppendedRows", "appended_tables", "open_rows", "place_columns"]
-
 _WHOLE = {"byte", "short", "integer", "long"}
 _LOST_VERSION = ("Not all files from version", "DELTA_CANNOT_RESTORE_TABLE_VERSION")
 """Parts of Delta's error, which has a hundred paths, if a version's files or log are gone."""

@@ -10,16 +10,6 @@ from uuid import UUID
 from kfetch.model import TopicPartition
 from kfetch_jobs.util.times import utc
 
-__all__ = [
-    "Earliest",
-    "Latest",
-    "OffsetsFromFile",
-    "PartitionOffsets",
-    "Shifted",
-    "Target",
-    "Timed",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:

@@ -20,8 +20,6 @@ from kfetch_jobs.checkpoints.topic_history import (
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 
-__all__ = ["check_no_earlier_topic", "check_same_topics", "start_topic_ids"]
-
 
 def check_no_earlier_topic(
     job: Job, checkpoint: Checkpoint, topics: AbstractSet[str], present: Mapping[str, str]

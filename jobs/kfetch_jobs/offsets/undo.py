@@ -29,8 +29,6 @@ from kfetch_jobs.offsets.table_rows import AppendedRows, appended_tables, open_r
 from kfetch_jobs.offsets.topic_ids import check_same_topics
 from kfetch_jobs.progress.progress_file import append_undone, progress_path
 
-__all__ = ["UndoPlan", "plan_undo", "undo"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoPlan:

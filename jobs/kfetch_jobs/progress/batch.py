@@ -15,8 +15,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-__all__ = ["Batch", "batches_of_line", "line_of", "parse_line", "undone_from", "undone_line"]
-
 _UNDONE = "undone_from"
 _NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s", "dead_letters",
             "late_rows", "run_batches", "run_rows")  # fmt: skip

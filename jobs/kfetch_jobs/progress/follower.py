@@ -16,8 +16,6 @@ from typing import Self
 
 from kfetch_jobs.progress.progress_file import rotated_path
 
-__all__ = ["Follower"]
-
 _FILES = "*/progress.jsonl"
 _SOME_BYTES = 64 << 10
 """More than jobs add while the follower reads the rest."""

@@ -10,17 +10,6 @@ from pathlib import Path
 
 from kfetch_jobs.progress.batch import Batch, batches_of_line, line_of, undone_line
 
-__all__ = [
-    "append_batch",
-    "append_replayed",
-    "append_undone",
-    "committed_since",
-    "last_batch",
-    "progress_path",
-    "read_batches",
-    "rotated_path",
-]
-
 _BYTES_MAX = 4 << 20
 """Limit of the file, and of the rotated one before it."""
 

@@ -9,8 +9,6 @@ from typing import Any
 from kfetch.admin.values import Offsets, parse_offsets
 from kfetch_jobs.progress.batch import Batch
 
-__all__ = ["batch_from_spark", "end_offsets"]
-
 
 def batch_from_spark(
     progress: Mapping[str, Any],

@@ -16,13 +16,6 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.run.unreachable import Unreachable
 
-__all__ = [
-    "Backlog",
-    "broker_report_path",
-    "read_backlog",
-    "read_unreachable",
-]
-
 _BYTES_MAX = 64 << 10
 """A report has an entry for each broker. A longer file is damage."""
 

@@ -19,8 +19,6 @@ from kfetch_jobs.run.tables import existing_table, last_batches
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_new_query"]
-
 
 def check_new_query(spark: SparkSession, job: Job) -> None:
     """Raise ConfigError if the job would start anew although it has run before.

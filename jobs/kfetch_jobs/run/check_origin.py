@@ -9,8 +9,6 @@ from kfetch_jobs.checkpoints import origin
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 
-__all__ = ["check_origin"]
-
 log = logging.getLogger("kfetch_jobs.run")
 
 

@@ -13,8 +13,6 @@ from kfetch_jobs.checkpoints.log_starts import unreadable
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import RecordsLost
 
-__all__ = ["check_replay"]
-
 
 def check_replay(job: Job) -> None:
     """Raise RecordsLost if records of the job's last replay have expired before it ran.

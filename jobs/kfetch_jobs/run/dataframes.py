@@ -24,8 +24,6 @@ from kfetch_jobs.run.spark_errors import is_project_code
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["apply_transform", "source_frames", "user_mistakes"]
-
 _BROKER_REPORT = "kfetch.brokerReport"
 
 

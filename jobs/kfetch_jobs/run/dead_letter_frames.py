@@ -12,16 +12,6 @@ from kfetch_jobs.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "LETTER",
-    "bad",
-    "beside",
-    "check_no_registry",
-    "good_records",
-    "places_of",
-    "split",
-]
-
 LETTER = "_dead_letter"
 """The column with error, key and value of a record that can't be decoded; else null."""
 _ROW = "_row"

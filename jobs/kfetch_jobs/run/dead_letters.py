@@ -10,8 +10,6 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-__all__ = ["DeadLetterCounts", "Letters"]
-
 _BATCHES_MAX = 10_000
 """Limit of counts for a slow listener. Spark's queue of events has the same limit."""
 

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["start"]
-
 log = logging.getLogger("kfetch_jobs.run")
 
 _START_S = 600

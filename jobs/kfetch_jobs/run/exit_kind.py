@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["ExitKind"]
-
 
 class ExitKind(StrEnum):
     """The ways in which a run ends. The supervisor's database and the exit report keep the text."""

@@ -15,8 +15,6 @@ from kfetch_jobs.errors import ConfigError, RecordsLost, RefusedByBroker
 from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.util.files import write_json
 
-__all__ = ["ExitReport", "exit_kind_of", "read_exit_report", "write_exit_report"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitReport:

@@ -11,8 +11,6 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.util.files import try_lock
 
-__all__ = ["hold_job_lock"]
-
 
 @contextmanager
 def hold_job_lock(job: Job) -> Iterator[None]:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import DataFrame
 
-__all__ = ["repeat_letters", "write_letters"]
-
 log = logging.getLogger("kfetch_jobs.run")
 
 _EXAMPLE_MAX = 500  # characters

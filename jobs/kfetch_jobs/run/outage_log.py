@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from kfetch_jobs.run.unreachable import ELECTION_S, Unreachable
 
-__all__ = ["OutageLog"]
-
 log = logging.getLogger("kfetch_jobs.run")
 
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 
 from kfetch_jobs.jvm.spark import text_of
 
-__all__ = ["JAVA", "PYTHON", "outage"]
-
 
 @dataclass(frozen=True, slots=True)
 class JavaCause:

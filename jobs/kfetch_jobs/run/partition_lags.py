@@ -18,16 +18,6 @@ from kfetch.admin.values import Lag, PartitionLag
 from kfetch.model import TopicPartition
 from kfetch_jobs.util.files import write_json
 
-__all__ = [
-    "PARTITIONS_MAX",
-    "PartitionLags",
-    "TopicLag",
-    "partitions_path",
-    "read",
-    "summarize",
-    "write",
-]
-
 PARTITIONS_MAX = 20_000
 """Limit of partitions in the file. It keeps those that are furthest behind."""
 _BYTES_MAX = 8 << 20

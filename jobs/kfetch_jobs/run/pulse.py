@@ -10,8 +10,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Pulse", "pulse_path", "read_pulse"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulse:

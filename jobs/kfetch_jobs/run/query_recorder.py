@@ -29,8 +29,6 @@ from kfetch_jobs.run.dead_letters import DeadLetterCounts
 from kfetch_jobs.run.pulse import Pulse, pulse_path
 from kfetch_jobs.util.files import write_json
 
-__all__ = ["QueryRecorder", "ReportBatch", "query_listener"]
-
 ReportBatch = Callable[[Batch], None]
 
 _PULSE_S = 1.0

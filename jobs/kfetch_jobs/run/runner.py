@@ -34,8 +34,6 @@ from kfetch_jobs.run.task_progress import TaskProgress
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["RunResult", "run"]
-
 _TASKS_S = 2.0
 """How often a run asks Spark for finished tasks, in seconds: a few calls of the JVM."""
 

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-__all__ = [
-    "added_columns",
-    "changed_types",
-    "check_named_columns",
-    "check_table_columns",
-    "refused_types",
-]
-
 
 def check_named_columns(job: Job, result: StructType) -> None:
     """Raise ConfigError if the sink names columns that the transform does not give."""

@@ -14,8 +14,6 @@ from kfetch import errors as source_errors
 from kfetch_jobs.errors import ConfigError, JobsError, RecordsLost, RefusedByBroker, SparkError
 from kfetch_jobs.jvm.spark import cause_of, lost_jvm, text_of
 
-__all__ = ["UNORDERED", "is_project_code", "job_error"]
-
 UNORDERED = "cannot order "
 """The sentence about rows of a merge that have no order begins with this."""
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from kfetch_jobs.run.plan_nodes import items, nodes
 
-__all__ = ["stateful_operator", "stream_leaves"]
-
 _STATEFUL = re.compile(
     r"Aggregate|Deduplicate\w*|EventTimeWatermark|GlobalLimit|Offset|Tail|Distinct"
     r"|(Except|Intersect)(All)?|FlatMapGroups\w*|FlatMapCoGroups\w*|CoGroup|TransformWithState\w*"

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["append", "existing_table", "has_batch", "last_batches", "may_evolve"]
-
 _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-__all__ = ["TaskProgress"]
-
 
 class StatusTracker(Protocol):
     """The part of Spark's status tracker that this module needs."""

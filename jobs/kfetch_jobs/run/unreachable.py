@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-__all__ = ["ELECTION_S", "Unreachable"]
-
 ELECTION_S = 2.0
 """A broker's restart, or a new leader, is no problem within this time."""
 

@@ -16,8 +16,6 @@ from kfetch_jobs.run.plan_nodes import items, nodes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["references", "used_columns"]
-
 _PLACE = ("topic", "partition", "offset", "timestamp")
 _KNOWN = frozenset(
     (

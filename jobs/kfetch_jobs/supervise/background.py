@@ -15,8 +15,6 @@ from kfetch_jobs.supervise.store import Store, supervisor_directory
 from kfetch_jobs.supervise.supervisor_log import log_file
 from kfetch_jobs.util.files import owner_only
 
-__all__ = ["BackgroundSupervisor", "start_in_background"]
-
 _UP_WITHIN_S = 60.0
 _POLL_S = 0.1
 

@@ -28,8 +28,6 @@ from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from kfetch_jobs.supervise.supervisor_lock import lock_file
 from kfetch_jobs.util.files import try_lock
 
-__all__ = ["give_order", "shut_down", "wait_until_done"]
-
 _REPLY_WITHIN_S = 30.0
 """A supervisor reads its orders five times a second. A busy machine may be slow."""
 _VALID_S = 25.0

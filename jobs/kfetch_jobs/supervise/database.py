@@ -11,8 +11,6 @@ from pathlib import Path
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.util.mounts import file_system_of, is_shared
 
-__all__ = ["database_errors", "open_database", "transaction"]
-
 _VERSION = 1
 _BUSY_S = 10.0
 _NO_LOCKS = ("SQLITE_PROTOCOL", "SQLITE_IOERR", "SQLITE_CANTOPEN")

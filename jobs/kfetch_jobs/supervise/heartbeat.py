@@ -12,8 +12,6 @@ from pathlib import Path
 
 from kfetch_jobs.supervise.store import supervisor_directory
 
-__all__ = ["heartbeat_age_s", "write_heartbeat"]
-
 
 def _file(storage: Path) -> Path:
     return supervisor_directory(storage) / "heartbeat"

@@ -16,8 +16,6 @@ from kfetch_jobs.config.snapshot import read_snapshot, snapshot_path
 from kfetch_jobs.errors import ConfigError, SupervisorError
 from kfetch_jobs.supervise.store import Run
 
-__all__ = ["job_now", "job_of_run", "project_now"]
-
 
 def job_now(project: Project, name: str) -> Job:
     """Returns a job as its files are now: its own, the project's, and its environment's.

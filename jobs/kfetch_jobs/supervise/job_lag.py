@@ -9,8 +9,6 @@ from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.run.broker_report import read_backlog
 from kfetch_jobs.run.pulse import Pulse
 
-__all__ = ["JobLag", "job_lag"]
-
 _OLD_S = 10.0
 """A driver writes each second, unless no broker answers it."""
 

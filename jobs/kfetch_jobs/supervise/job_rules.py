@@ -5,8 +5,6 @@ from __future__ import annotations
 from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.supervise.rules import CronTimes, Rules
 
-__all__ = ["rules_of"]
-
 _MARGIN_S = 20.0
 """Spark and its JVM need up to this long to end, after the micro-batch."""
 

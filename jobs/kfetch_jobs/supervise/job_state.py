@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Action", "Facts", "JobState", "Order", "Phase"]
-
 
 class Phase(StrEnum):
     """The phase of a job."""

@@ -11,8 +11,6 @@ from pathlib import Path
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.util.rotating_log import older_log
 
-__all__ = ["follow_lines", "last_lines"]
-
 _BYTES_MAX = 1 << 20
 """``last_lines`` reads at most this much of the end."""
 _POLL_S = 0.25

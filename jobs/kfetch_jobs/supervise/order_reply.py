@@ -10,8 +10,6 @@ from kfetch_jobs.config.snapshot import changed_files
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.util.times import utc
 
-__all__ = ["TOO_LATE", "OrderReply", "outdated_file_notice"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderReply:

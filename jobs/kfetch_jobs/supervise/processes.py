@@ -22,8 +22,6 @@ from kfetch_jobs.util.files import owner_only
 from kfetch_jobs.util.process import find, start_of
 from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, older_log
 
-__all__ = ["GONE_WITHIN_S", "MARK", "RunProcess", "adopt", "find_by_mark", "launch"]
-
 MARK = "KFETCH_RUN"
 GONE_WITHIN_S = 10.0
 """A killed process that lives for longer is worth an error."""

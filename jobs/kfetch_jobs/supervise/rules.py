@@ -8,8 +8,6 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-__all__ = ["CronTimes", "Rules"]
-
 _EXPONENT_MAX = 64
 """No pause grows so often. A larger exponent would overflow."""
 

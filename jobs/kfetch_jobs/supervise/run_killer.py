@@ -13,8 +13,6 @@ from kfetch_jobs.supervise.processes import GONE_WITHIN_S, RunProcess
 from kfetch_jobs.supervise.run_process import remove_settings, run_process
 from kfetch_jobs.supervise.store import Run, Store
 
-__all__ = ["RunKiller"]
-
 log = logging.getLogger("kfetch_jobs.supervisor")
 
 

@@ -13,15 +13,6 @@ from kfetch_jobs.jvm.properties import settings_path
 from kfetch_jobs.supervise.processes import RunProcess, adopt, find_by_mark
 from kfetch_jobs.supervise.store import Run
 
-__all__ = [
-    "Command",
-    "command_for_runs",
-    "exit_report_file",
-    "remove_settings",
-    "run_mark",
-    "run_process",
-]
-
 Command = Callable[[str, Path], Sequence[str]]
 """Returns the command for a run, from the job's name and the path of its exit report."""
 

@@ -13,8 +13,6 @@ from kfetch_jobs.run.unreachable import Unreachable
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
 
-__all__ = ["STUCK_S", "JobStatus", "ProjectStatus", "with_times"]
-
 STUCK_S = 20.0
 """The loop steps five times a second, and may wait for a disk. Longer means that it hangs."""
 

@@ -33,8 +33,6 @@ from kfetch_jobs.util.files import read_disk_space
 from kfetch_jobs.util.plural import counted
 from kfetch_jobs.util.process import find
 
-__all__ = ["health_problems", "orphans", "read_status", "supervisor_alive"]
-
 
 def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:
     """Returns whether the process of this supervisor lives."""

@@ -22,8 +22,6 @@ from kfetch_jobs.supervise.database import database_errors, open_database, trans
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.util.process import start_of
 
-__all__ = ["Run", "Store", "SupervisorRecord", "WaitingOrder", "supervisor_directory"]
-
 RUNS_MAX = 1000
 """The database keeps this many runs of each job."""
 _ORDERS_MAX = 1000

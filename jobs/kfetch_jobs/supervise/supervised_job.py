@@ -17,15 +17,6 @@ from kfetch_jobs.supervise.processes import RunProcess
 from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.state_machine import JobState, Phase, after_clock_step
 
-__all__ = [
-    "HELD",
-    "SupervisedJob",
-    "history_entry",
-    "second_writer",
-    "single_writers",
-    "waiting_jobs",
-]
-
 log = logging.getLogger("kfetch_jobs.supervisor")
 
 HELD = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED)

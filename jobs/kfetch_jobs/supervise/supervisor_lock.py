@@ -10,8 +10,6 @@ from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.supervise.store import supervisor_directory
 from kfetch_jobs.util.files import try_lock
 
-__all__ = ["hold_supervisor_lock", "lock_file"]
-
 
 def lock_file(storage: Path) -> Path:
     """Returns the path of the lock. Its text is the holder's pid."""

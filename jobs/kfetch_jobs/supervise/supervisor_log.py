@@ -15,8 +15,6 @@ from pathlib import Path
 from kfetch_jobs.supervise.store import supervisor_directory
 from kfetch_jobs.util.files import owner_only
 
-__all__ = ["log_file", "log_handlers"]
-
 _BYTES_MAX = 1 << 20
 _OLD_MAX = 3
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["WallClock"]
-
 _STEP_MIN_S = 2.0
 """Time servers correct smaller differences all the time."""
 

@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["CachedValue"]
-
 log = logging.getLogger("kfetch_jobs.web")
 
 T = TypeVar("T")

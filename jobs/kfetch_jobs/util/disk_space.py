@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DiskSpace"]
-
 _SHARE_MIN = 0.05
 _BYTES_ENOUGH = 10 << 30
 """A large disk has this much left long before its last twentieth is full."""

@@ -14,15 +14,6 @@ from typing import Any
 
 from kfetch_jobs.util.disk_space import DiskSpace
 
-__all__ = [
-    "owner_only",
-    "read_disk_space",
-    "try_lock",
-    "wait_for_lock",
-    "write_json",
-    "write_private",
-]
-
 
 @contextmanager
 def wait_for_lock(path: Path) -> Iterator[None]:

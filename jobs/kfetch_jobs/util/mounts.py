@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["file_system_of", "is_shared", "kind_in"]
-
 _MOUNTS = Path("/proc/self/mountinfo")
 _SHARED = {
     *("9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs"),

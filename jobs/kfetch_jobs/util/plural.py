@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["counted"]
-
 
 def counted(count: int, one: str, many: str = "") -> str:
     """Returns ``1 job`` or ``2 jobs``. ``many`` is a plural that does not end in s."""

@@ -27,8 +27,6 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["LaunchedProcess", "Tether", "find", "launch", "start_of"]
-
 # The shell is the child's parent and has not waited for it. When the child is dead already, its pid
 # is still a zombie of the shell's: `kill` cannot hit a stranger.
 _TETHERED = """

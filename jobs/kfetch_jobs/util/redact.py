@@ -23,8 +23,6 @@ from kfetch.errors import KfetchError
 from kfetch_jobs.util.files import owner_only
 from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, rotated
 
-__all__ = ["LineRedactor", "RedactedStream", "redacted_log", "redacted_output"]
-
 Redact = Callable[[str], str]
 _LINE_MAX = 1 << 20
 """The longest line, in characters."""

@@ -20,8 +20,6 @@ from typing import Any, TextIO, cast
 
 from kfetch_jobs.util.files import owner_only
 
-__all__ = ["LOG_BYTES_MAX", "LogStream", "RunLog", "older_log", "rotated"]
-
 LOG_BYTES_MAX = 16 << 20
 """A log is rotated beyond this size, in bytes."""
 _CHECK_EVERY = 64 << 10

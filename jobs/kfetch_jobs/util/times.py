@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["utc"]
-
 
 def utc(at_s: float) -> str:
     """Returns ``2026-01-31 23:59:58 UTC`` for seconds since 1970.

@@ -10,8 +10,6 @@ import typer
 if TYPE_CHECKING:
     from kfetch_jobs.config import Project
 
-__all__ = ["Environment", "JobName", "Json", "ProjectFile", "project_of"]
-
 ProjectFile = Annotated[
     Path | None,
     typer.Option(

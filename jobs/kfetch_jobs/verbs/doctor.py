@@ -15,8 +15,6 @@ if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
     from kfetch_jobs.looks.doctor import Finding
 
-__all__ = ["doctor"]
-
 
 def doctor(
     project: ProjectFile = None, environment: Environment = None, as_json: Json = False

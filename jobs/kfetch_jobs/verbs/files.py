@@ -12,8 +12,6 @@ from kfetch_jobs.util.plural import counted
 from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
 from kfetch_jobs.verbs.text import warn
 
-__all__ = ["init", "schema", "validate"]
-
 
 def init(
     directory: Annotated[

@@ -24,17 +24,6 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.offsets.plan import MovePlan
     from kfetch_jobs.offsets.target import Target
 
-__all__ = [
-    "LINES_MAX",
-    "AllPartitions",
-    "Execute",
-    "Margin",
-    "add",
-    "report",
-    "show_others",
-    "show_rest",
-]
-
 LINES_MAX = 20
 """The number of partitions in a list. ``--partitions`` shows all of them."""
 

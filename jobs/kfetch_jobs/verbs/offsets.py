@@ -15,8 +15,6 @@ from kfetch_jobs.verbs.text import offset, table
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 
-__all__ = ["app"]
-
 _ABOUT = """Show or move the offsets in a job's checkpoint.
 
 \b

@@ -19,8 +19,6 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Job
     from kfetch_jobs.looks.job import JobReport, SourceReport
 
-__all__ = ["add"]
-
 _LINES_MAX = 20
 """The number of partitions or losses in a list. ``kfetch plan --json`` has all of them."""
 

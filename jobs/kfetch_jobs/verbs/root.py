@@ -10,8 +10,6 @@ import typer
 from kfetch_jobs.kafka.cli import app as broker
 from kfetch_jobs.verbs import doctor, files, offsets, plan, running, status, supervising, tools
 
-__all__ = ["mount"]
-
 
 def mount(app: typer.Typer) -> None:
     """Add the verbs to the command line."""

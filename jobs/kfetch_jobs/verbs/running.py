@@ -18,8 +18,6 @@ if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.progress.batch import Batch
     from kfetch_jobs.run import RunResult
 
-__all__ = ["run"]
-
 
 def run(
     job: JobName,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
     from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 
-__all__ = ["add"]
-
 _WATCH_S = 1.0
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
     from kfetch_jobs.supervise.state_machine import Order
 
-__all__ = ["add"]
-
 Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="The names of one job or more.")]
 Listen = Annotated[
     str | None,

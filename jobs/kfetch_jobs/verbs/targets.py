@@ -16,8 +16,6 @@ from kfetch_jobs.config.values import Duration
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.offsets.target import OffsetsFromFile, Timed
 
-__all__ = ["of_duration", "of_file", "of_time"]
-
 
 def of_time(text: str) -> Timed:
     """Parse an ISO 8601 date or time. Without a zone, UTC counts.

@@ -11,8 +11,6 @@ import typer
 if TYPE_CHECKING:  # late: `kfetch --help` needs none of it
     from rich.console import Console
 
-__all__ = ["console", "duration", "number", "offset", "table", "warn"]
-
 _WIDTH = 200
 """The width without a terminal, in columns. It cuts no text that a script may look for."""
 

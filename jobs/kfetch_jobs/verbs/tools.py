@@ -13,8 +13,6 @@ from kfetch_jobs.verbs.arguments import Json
 if TYPE_CHECKING:  # late in the verb: it imports packages that may be missing
     from kfetch_jobs.demo.summary import Summary
 
-__all__ = ["demo"]
-
 
 def demo(
     seconds: Annotated[

@@ -26,8 +26,6 @@ if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.config import Job
     from kfetch_jobs.offsets.undo import UndoPlan
 
-__all__ = ["add"]
-
 
 def add(app: typer.Typer) -> None:
     """Mount the verb."""

@@ -14,16 +14,6 @@ from urllib.parse import urlsplit
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.web.login import Logins
 
-__all__ = [
-    "DEFAULT",
-    "METRICS_PATH",
-    "METRICS_TOKEN_VARIABLE",
-    "TOKEN_VARIABLE",
-    "Address",
-    "check_tokens",
-    "refusal",
-]
-
 DEFAULT = "127.0.0.1:4747"
 TOKEN_VARIABLE = "KFETCH_TOKEN"  # noqa: S105 - the variable's name
 METRICS_TOKEN_VARIABLE = "KFETCH_METRICS_TOKEN"  # noqa: S105 - the variable's name

@@ -19,8 +19,6 @@ from kfetch_jobs.supervise.supervisor_log import log_file
 from kfetch_jobs.util.files import write_json
 from kfetch_jobs.web.address import TOKEN_VARIABLE, Address
 
-__all__ = ["remove", "wait_for_page", "write"]
-
 _PAGE_TIMEOUT_S = 15.0
 _ANSWER_TIMEOUT_S = 5.0
 _POLL_S = 0.1

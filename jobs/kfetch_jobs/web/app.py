@@ -30,8 +30,6 @@ from kfetch_jobs.web.html import page
 from kfetch_jobs.web.login import Logins
 from kfetch_jobs.web.pages import Pages
 
-__all__ = ["application"]
-
 log = logging.getLogger("kfetch_jobs.web")
 
 

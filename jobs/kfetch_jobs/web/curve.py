@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from kfetch_jobs.progress.batch import Batch
 
-__all__ = ["BATCHES_MAX", "WINDOWS", "Curve", "JobCurves"]
-
 BATCHES_MAX = 25
 """The most micro-batches that a page lists."""
 _BINS = 180

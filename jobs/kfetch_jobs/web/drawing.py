@@ -8,8 +8,6 @@ from itertools import chain
 
 from kfetch_jobs.progress.batch import Batch
 
-__all__ = ["Bar", "bars", "phases", "sparkline"]
-
 SPARK_WIDTH, SPARK_HEIGHT = 120, 24
 BAR_WIDTH = 200
 _PHASES = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")

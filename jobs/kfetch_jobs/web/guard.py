@@ -18,8 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kfetch_jobs.web.address import refusal
 from kfetch_jobs.web.login import Logins, cookie_name, is_cross_site
 
-__all__ = ["HEADERS", "Guard"]
-
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "

@@ -15,9 +15,6 @@ from kfetch.errors import OptionError
 from kfetch_jobs.config.project import is_job_name
 from kfetch_jobs.web import drawing, job_status, units
 
-__all__ = ["page"]
-
-
 _CODE = re.compile(r"\[([A-Z]+(?:[_.][A-Z]+)+)\]")
 
 

@@ -10,8 +10,6 @@ from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.web.job_status import DisplayedStatus, Tone
 from kfetch_jobs.web.template_values import JobRow
 
-__all__ = ["ORDERS", "Call", "JobList", "Wish", "calls", "job_list"]
-
 MANY = 12
 """From this many jobs on, the page has a filter and an order, and folds jobs that wait."""
 

@@ -11,16 +11,6 @@ from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.web.units import plural
 
-__all__ = [
-    "Button",
-    "DisplayedStatus",
-    "Tone",
-    "displayed_status",
-    "headline",
-    "tone_of_run",
-    "worst_tone",
-]
-
 
 class Tone(StrEnum):
     """How urgent a job is, the most urgent first. The page shows it as shape and colour."""

@@ -14,8 +14,6 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["LOGIN_LIFETIME_S", "Logins", "cookie_name", "is_cross_site", "local_path", "parse_form"]
-
 LOGIN_LIFETIME_S = 12 * 3600
 _FIELDS_MAX = 8
 _PORT = re.compile(r":(\d{1,5})")

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from kfetch.admin.values import FetchStats
 
-__all__ = ["Misfits", "misfits"]
-
 _SHOWN = 10
 
 Rows = tuple[tuple[str, str, int], ...]

@@ -38,8 +38,6 @@ from kfetch_jobs.web.html import page
 from kfetch_jobs.web.job_status import headline, worst_tone
 from kfetch_jobs.web.snapshot import Observer, Snapshot
 
-__all__ = ["Pages"]
-
 _ORDERS_AT_ONCE = 4
 """The most orders that wait for the supervisor's loop, each half a minute at most."""
 _LOG_LINES = 300

@@ -25,8 +25,6 @@ from kfetch_jobs.web.address import (
 from kfetch_jobs.web.app import application
 from kfetch_jobs.web.login import Logins
 
-__all__ = ["listening", "serving"]
-
 log = logging.getLogger("kfetch_jobs.web")
 
 NOWHERE = "none"

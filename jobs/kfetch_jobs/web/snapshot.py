@@ -24,8 +24,6 @@ from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Run, Store
 from kfetch_jobs.web.curve import WINDOWS, JobCurves
 
-__all__ = ["RUNS_MAX", "Observer", "Snapshot"]
-
 RUNS_MAX = 25
 """The most runs that a page lists."""
 _SNAPSHOT_BYTES = 16 << 20

@@ -19,16 +19,6 @@ from kfetch_jobs.web.job_status import DisplayedStatus, displayed_status
 from kfetch_jobs.web.misfits import Misfits, misfits
 from kfetch_jobs.web.snapshot import Observer, Snapshot
 
-__all__ = [
-    "JobPage",
-    "JobRow",
-    "LaggingPartitions",
-    "batch_bars",
-    "job_page",
-    "job_rows",
-    "lagging_partitions",
-]
-
 BATCHES_SHOWN = 12
 BEHIND_SHOWN = 8
 _FIRST = next(iter(WINDOWS))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from kfetch_jobs.util.times import utc
 
-__all__ = ["UNKNOWN", "ago", "clock", "count", "duration", "per_second", "plural", "size", "until"]
-
 UNKNOWN = "\u2013"
 _THIN = "\u202f"  # between a number and its unit: no line breaks there
 _EXACT_MAX = 100_000

@@ -13,8 +13,6 @@ import time
 
 import pyarrow as pa
 
-__all__ = ["return_freed_memory"]
-
 _PAUSE_S = 0.1  # a call takes about a millisecond, and the next batch pays for fresh pages
 _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """None where the C library has no such function (musl)."""

@@ -16,15 +16,6 @@ if TYPE_CHECKING:  # `show` needs no sockets
     from kfetch.admin.checkpoint_check import SourceCheck
     from kfetch.admin.to_connector import Conversion
 
-__all__ = [
-    "check_lines",
-    "checkpoint_json",
-    "checkpoint_lines",
-    "checks_json",
-    "conversion_json",
-    "conversion_lines",
-]
-
 _PARTITIONS_MAX = 10
 """More partitions of a topic are only counted."""
 _WRITERS = {

@@ -12,8 +12,6 @@ import typer
 
 from kfetch.cli.source_options import OptionPairs, PropertiesFile, source_options
 
-__all__ = ["add"]
-
 _SHORT = "Look at a checkpoint, or move it to Spark's connector."
 _ABOUT = f"""{_SHORT}
 

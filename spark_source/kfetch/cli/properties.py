@@ -8,8 +8,6 @@ from pathlib import Path
 
 from kfetch.errors import OptionError
 
-__all__ = ["parse_properties", "read_properties"]
-
 _LINE = re.compile(r"(?P<name>(?:\\.|[^\\=:\s])+)\s*[=:]?\s*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}

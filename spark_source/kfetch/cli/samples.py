@@ -15,8 +15,6 @@ from kfetch.cli.source_options import REGISTRIES, OptionPairs, PropertiesFile
 if TYPE_CHECKING:
     from kfetch.admin.samples import SampleReport
 
-__all__ = ["add"]
-
 _NAMES_MAX = 10
 Options = Callable[[str, Path | None, list[str], tuple[str, ...]], dict[str, str]]
 

@@ -13,8 +13,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["CONNECTIONS", "REGISTRIES", "OptionPairs", "PropertiesFile", "source_options"]
-
 CONNECTIONS = ("kafka.", "kfetch.")
 REGISTRIES = (*CONNECTIONS, "schema.registry.", "value", "key")
 """The starts of names of options."""

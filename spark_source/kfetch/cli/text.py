@@ -11,15 +11,6 @@ from kfetch.admin.brokers import ClusterState
 from kfetch.admin.values import Option
 from kfetch.model import Topic
 
-__all__ = [
-    "agent_json",
-    "agent_lines",
-    "cluster_json",
-    "cluster_lines",
-    "option_json",
-    "option_lines",
-]
-
 _TOPICS_MAX = 3  # more topics are only counted
 
 

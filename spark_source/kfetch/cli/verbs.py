@@ -18,8 +18,6 @@ from kfetch.cli import checkpoints, samples
 from kfetch.cli.explain import explain
 from kfetch.cli.source_options import CONNECTIONS, OptionPairs, PropertiesFile, source_options
 
-__all__ = ["OWN", "add"]
-
 _RATES_S_MAX = 3600.0
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 

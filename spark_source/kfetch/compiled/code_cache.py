@@ -20,8 +20,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["CachedCode", "fill_named_directory", "read", "read_or_make", "write"]
-
 _VARIABLE = "KFETCH_CACHE"
 
 _OTHERS_MAY_WRITE = 0o022

@@ -9,8 +9,6 @@ import os
 
 import llvmlite.binding as llvm
 
-__all__ = ["crc_lanes", "name_and_features"]
-
 
 def name_and_features() -> tuple[str, str]:
     """Returns the CPU's name and features in LLVM's spelling: ``znver4``, ``+sse4.2,-sha512,…``."""

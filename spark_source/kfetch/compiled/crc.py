@@ -23,8 +23,6 @@ from numba.extending import intrinsic
 from kfetch.compiled import cpu
 from kfetch.compiled.pointers import bytes_from
 
-__all__ = ["START", "crc32c", "more", "power"]
-
 _POLYNOMIAL = 0x11EDC6F41  # Castagnoli's, RFC 3720
 _VECTORS = 4  # as many as hide the multiplication's latency
 _LANES = cpu.crc_lanes()

@@ -25,8 +25,6 @@ from kfetch.compiled.layout import (
     VALUE_LENGTH,
 )
 
-__all__ = ["checked_varint", "read_record"]
-
 
 @njit
 def _long_varint(data: Any, at: int, end: int, bits: int) -> Any:

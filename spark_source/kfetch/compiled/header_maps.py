@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from kfetch.records import arrow
 
-__all__ = ["last_of_each_key"]
-
 Numbers = np.ndarray[Any, Any]
 
 

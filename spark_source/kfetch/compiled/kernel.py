@@ -61,8 +61,6 @@ from kfetch.records.format import (
 from kfetch.records.memory import UNLIMITED, Memory, Part
 from kfetch.records.sections import Section
 
-__all__ = ["decode", "decode_slices"]
-
 Array = np.ndarray[Any, Any]
 
 TIMESTAMP = SCHEMA.field("timestamp").type

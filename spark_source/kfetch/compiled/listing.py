@@ -64,8 +64,6 @@ from kfetch.records.format import (
     PREFIX_BYTES,
 )
 
-__all__ = ["list_batches", "walk_batches"]
-
 
 @njit
 def _int_at(data: Any, at: int, size: int) -> Any:

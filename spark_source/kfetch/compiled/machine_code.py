@@ -20,8 +20,6 @@ import llvmlite.binding as llvm
 from kfetch.compiled import cpu
 from kfetch.errors import KfetchError
 
-__all__ = ["Loop", "check", "link", "name_of", "object_file"]
-
 Loop = Callable[..., int]
 """Takes addresses and counts and returns an int64. It runs without the GIL."""
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from kfetch.compiled import code_cache, layout, machine_code
 from kfetch.compiled.machine_code import Loop
 
-__all__ = ["Loops", "cache_directory", "load"]
-
 _HERE = Path(__file__).parent
 _COMPILED = ("cpu", "crc", "grammar", "layout", "listing", "loops", "machine_code",
              "native", "pointers")  # fmt: skip

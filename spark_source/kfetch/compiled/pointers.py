@@ -11,8 +11,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["address_of", "bytes_at", "bytes_from", "copy", "row_of"]
-
 
 @intrinsic
 def bytes_at(typing: Any, address: Any) -> Any:

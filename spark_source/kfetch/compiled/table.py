@@ -22,8 +22,6 @@ from kfetch.records.format import CRC_FROM, HEADER_BYTES
 from kfetch.records.memory import Part
 from kfetch.records.sections import Section, SectionReader
 
-__all__ = ["SectionTable", "table_of_sections", "table_of_slices"]
-
 Array = np.ndarray[Any, Any]
 
 LOOPS = native.load()

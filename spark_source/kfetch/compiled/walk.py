@@ -13,8 +13,6 @@ from kfetch.compiled import native
 from kfetch.records import batch
 from kfetch.records.batch import Walk
 
-__all__ = ["walk"]
-
 _WALK_BATCHES = native.load().walk_batches
 _FEW = 8  # Python takes 2 us for each of them, and 4 us for a call of compiled code
 

@@ -6,8 +6,6 @@ from kfetch.options import SourceOptions
 from kfetch.options.columns import DEAD_LETTER
 from kfetch.records import Columns
 
-__all__ = ["record_columns"]
-
 
 def record_columns(options: SourceOptions) -> Columns:
     """Returns the columns of a query without that of dead letters, which follows from them."""

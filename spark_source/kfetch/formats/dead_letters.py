@@ -15,8 +15,6 @@ from kfetch.formats.places import places
 from kfetch.options import SourceOptions
 from kfetch.records import Memory, Slice
 
-__all__ = ["ROW_BYTES", "UNEXAMINED", "Misfits", "Reason", "column_of", "counts"]
-
 Array = np.ndarray[Any, Any]
 
 _TYPE = pa.struct(

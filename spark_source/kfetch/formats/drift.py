@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 from kfetch.records import Slice
 from kfetch.topic_counts import TopicCounts, added, printable
 
-__all__ = ["Drift", "FieldWatch", "sample"]
-
 log = logging.getLogger(__name__)
 
 _SAMPLE_S = 10.0

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from kfetch.errors import OptionError
 
-__all__ = ["BYTES_MAX", "read_types"]
-
 BYTES_MAX = 8 << 20
 """Bytes of a file. Each task sends two of them at most, in a message to its agent."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from kfetch.formats.columns.types import ValueType
     from kfetch.formats.registry.schemas import Schema, SchemaSource
 
-__all__ = ["FORMATS", "FileReader", "Format", "format_of"]
-
 C = TypeVar("C", bound=TypedColumn)
 FileReader = Callable[[str, str], bytes]
 """Returns the bytes of a file: of its path, and the option that names it."""

@@ -16,8 +16,6 @@ from kfetch.compiled import code_cache, machine_code
 from kfetch.compiled.machine_code import Loop
 from kfetch.formats.format import format_of
 
-__all__ = ["load", "sources"]
-
 log = logging.getLogger(__name__)
 
 _SLOW_S = 1.0

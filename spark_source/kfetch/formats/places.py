@@ -11,8 +11,6 @@ from kfetch.options import SourceOptions
 from kfetch.records import Columns, Memory, Slice
 from kfetch.records.memory import Part
 
-__all__ = ["RecordPlace", "places", "slices_from"]
-
 RecordPlace = tuple[TopicPartition, int]
 """A record's partition and offset."""
 

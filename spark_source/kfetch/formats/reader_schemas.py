@@ -18,8 +18,6 @@ from kfetch.options import SourceOptions
 from kfetch.options.formats import TypedColumn
 from kfetch.options.registry import RegistryColumn
 
-__all__ = ["needs_schema", "with_reader_schemas"]
-
 _VERSIONS_MAX = 20
 """Older versions that are tried, if the latest one has other columns than Spark knows."""
 

@@ -25,8 +25,6 @@ from kfetch.records import Memory, Slice
 from kfetch.records.memory import Part
 from kfetch.topic_counts import printable
 
-__all__ = ["TypedPart", "TypedValues", "column_decoder", "typed_values"]
-
 DECODERS_MAX = 8
 """Decoders that a process keeps. The key of one may hold two files of Protobuf types."""
 _WATCHES_MAX = 64

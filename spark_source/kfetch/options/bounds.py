@@ -18,19 +18,6 @@ from kfetch.options.converters import LONG_MAX, second_of
 from kfetch.options.option import Option, OptionReader, Treatment, by_name
 from kfetch.options.subscription import json_object, malformed
 
-__all__ = [
-    "EARLIEST",
-    "ENDING",
-    "LATEST",
-    "STARTING",
-    "Ago",
-    "Bound",
-    "Place",
-    "check_order",
-    "ending_bound",
-    "starting_bound",
-]
-
 EARLIEST = -2
 """ListOffsets' code of the log start (KIP-79). The JSON of startingOffsets uses it too."""
 LATEST = -1

@@ -15,23 +15,6 @@ from kfetch.errors import OptionError
 from kfetch.options.converters import boolean
 from kfetch.options.option import Option, OptionReader, by_name
 
-__all__ = [
-    "DEAD_LETTER",
-    "DEAD_LETTER_TYPE",
-    "HEADERS_ARRAY",
-    "HEADERS_MAP",
-    "INCLUDES",
-    "OPTION",
-    "STRING",
-    "Column",
-    "Includes",
-    "check_same",
-    "checked",
-    "columns_of",
-    "included",
-    "parsed",
-]
-
 STRING = "string"
 HEADERS_ARRAY = "array<struct<key:string,value:binary>>"
 HEADERS_MAP = "map<string,binary>"

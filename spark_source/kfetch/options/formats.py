@@ -14,16 +14,6 @@ from kfetch.errors import NotBuilt, OptionError
 from kfetch.options.option import Option, OptionReader, by_name
 from kfetch.options.registry import RegistryColumn, check_used, registry_column
 
-__all__ = [
-    "OPTIONS",
-    "AvroColumn",
-    "Formats",
-    "JsonColumn",
-    "ProtobufColumn",
-    "TypedColumn",
-    "formats",
-]
-
 _MODES = {"json": "PERMISSIVE", "avro": "FAILFAST", "protobuf": "FAILFAST"}
 """The default mode of each format, as in Spark."""
 _MODES_TEXT = "PERMISSIVE for json, FAILFAST for avro and protobuf"

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from kfetch.errors import OptionError
 from kfetch.options.secret import Secret
 
-__all__ = ["JAAS_CONFIG", "LoginModule", "parse_jaas"]
-
 JAAS_CONFIG = "kafka.sasl.jaas.config"
 
 _TOKEN = re.compile(

@@ -18,8 +18,6 @@ from kfetch.options.converters import (
 from kfetch.options.option import Option, option_field
 from kfetch.options.security import SecurityOptions
 
-__all__ = ["POLL_TIMEOUT", "FetchOptions", "NetworkOptions"]
-
 POLL_TIMEOUT = Option(
     "kafkaConsumer.pollTimeoutMs",
     "a task without progress fails after this time in ms",

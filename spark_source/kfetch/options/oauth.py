@@ -16,19 +16,6 @@ from kfetch.options.secret import Secret, checked_token
 from kfetch.options.tls import PREFIX, TlsOptions, tls_options
 from kfetch.options.urls import check_url
 
-__all__ = [
-    "KFETCH_OPTIONS",
-    "OPTIONS",
-    "ClientCredentials",
-    "OauthLogin",
-    "StaticToken",
-    "TokenFile",
-    "TokenProvider",
-    "TokenSource",
-    "UnsecuredToken",
-    "oauth_login",
-]
-
 _PREFIX = "kafka.sasl.oauthbearer."
 _URL = _PREFIX + "token.endpoint.url"
 _CLIENT_ID = _PREFIX + "client.credentials.client.id"

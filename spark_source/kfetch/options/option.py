@@ -18,16 +18,6 @@ from kfetch.options.secret import Secret
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = [
-    "Option",
-    "OptionReader",
-    "Treatment",
-    "by_name",
-    "declared",
-    "field_of",
-    "option_field",
-]
-
 T = TypeVar("T", bound="DataclassInstance")
 
 

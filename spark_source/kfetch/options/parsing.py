@@ -26,8 +26,6 @@ from kfetch.options.values import (
     SourceOptions,
 )
 
-__all__ = ["parse"]
-
 
 def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
     """Return the values of the options of a stream, or of a batch read with ``batch``.

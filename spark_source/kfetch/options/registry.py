@@ -16,16 +16,6 @@ from kfetch.options.tls import OPTIONS as TLS_OPTIONS
 from kfetch.options.tls import TlsOptions, tls_options
 from kfetch.options.urls import check_url
 
-__all__ = [
-    "OPTIONS",
-    "PREFIX",
-    "RegistryColumn",
-    "RegistryOptions",
-    "check_used",
-    "registry_column",
-    "with_registry_names",
-]
-
 PREFIX = "schema.registry."
 _USER_INFO = PREFIX + "basic.auth.user.info"
 _TOKEN = PREFIX + "bearer.auth.token"

@@ -15,18 +15,6 @@ from kfetch.options.oauth import OauthLogin, oauth_login
 from kfetch.options.option import Option, OptionReader, by_name
 from kfetch.options.secret import Secret
 
-__all__ = [
-    "IGNORED",
-    "OPTIONS",
-    "PLANNED",
-    "REFUSED",
-    "AwsLogin",
-    "KerberosLogin",
-    "PasswordLogin",
-    "SaslOptions",
-    "sasl_options",
-]
-
 _MECHANISM = "kafka.sasl.mechanism"
 _USERNAME, _PASSWORD = "kafka.sasl.username", "kafka.sasl.password"
 _SERVICE_NAME = "kafka.sasl.kerberos.service.name"

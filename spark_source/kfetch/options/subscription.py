@@ -12,16 +12,6 @@ from kfetch.model import TopicPartition
 from kfetch.options.converters import INT_MAX
 from kfetch.options.option import Option, OptionReader, by_name
 
-__all__ = [
-    "OPTIONS",
-    "STRATEGIES",
-    "Subscription",
-    "bootstrap_servers",
-    "json_object",
-    "malformed",
-    "subscription",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:

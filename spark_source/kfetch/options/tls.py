@@ -13,8 +13,6 @@ from kfetch.options.ciphers import TLS_1_3_SUITES, openssl_name
 from kfetch.options.option import Option, OptionReader, by_name
 from kfetch.options.secret import Secret
 
-__all__ = ["IGNORED", "OPTIONS", "REFUSED", "Store", "TlsOptions", "tls_options"]
-
 PREFIX = "kafka.ssl."
 _STORE_TYPES = ("JKS", "PKCS12", "PEM")
 _VERSIONS = ("TLSv1.2", "TLSv1.3")

@@ -7,8 +7,6 @@ from ipaddress import IPv6Address
 
 from kfetch.errors import OptionError
 
-__all__ = ["check_url"]
-
 _PORT_MAX = 65535
 _HTTP = re.compile(
     r"https?://(?P<user>[^/?#@]*@)?(?:[\w.-]+|\[(?P<ip>[0-9a-fA-F:.]+)\])"

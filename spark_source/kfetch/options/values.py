@@ -26,14 +26,6 @@ from kfetch.options.network import POLL_TIMEOUT, FetchOptions, NetworkOptions
 from kfetch.options.option import field_of, option_field
 from kfetch.options.subscription import Subscription
 
-__all__ = [
-    "AgentOptions",
-    "LookupOptions",
-    "PlanningOptions",
-    "ReportOptions",
-    "SourceOptions",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningOptions:

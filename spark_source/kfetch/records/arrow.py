@@ -15,27 +15,6 @@ import pyarrow as pa
 from kfetch.errors import KfetchError
 from kfetch.records.java_text import java_text
 
-__all__ = [
-    "BATCH_BYTES_MAX",
-    "HEADERS_MAP_TYPE",
-    "HEADERS_TYPE",
-    "SCHEMA",
-    "SCHEMA_WITH_HEADERS",
-    "STANDARD_COLUMNS",
-    "ColumnBuffers",
-    "Columns",
-    "check_bytes",
-    "check_size",
-    "column",
-    "delivered",
-    "empty_array",
-    "headers_list",
-    "headers_map",
-    "row_bytes",
-    "schema_of",
-    "utf8_keys",
-]
-
 
 class Columns(NamedTuple):
     """The columns of a batch: the seven of Spark's Kafka source and optional ones. Hashable."""

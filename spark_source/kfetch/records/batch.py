@@ -29,20 +29,6 @@ from kfetch.records.format import (
     PREFIX_BYTES,
 )
 
-__all__ = [
-    "Batch",
-    "Extent",
-    "Header",
-    "Slice",
-    "Walk",
-    "batches_from",
-    "crc_matches",
-    "extent",
-    "iter_batches",
-    "next_offset_is_certain",
-    "walk",
-]
-
 _HEADER = Struct(">qiibIhiqqqhii")
 _LEGACY_HEADER = Struct(">qiIbbq")  # offset, length, CRC, magic, attributes, timestamp (v1 only)
 

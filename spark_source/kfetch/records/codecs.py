@@ -22,17 +22,6 @@ from kfetch.records.unpacked_size import (
     size_bound,
 )
 
-__all__ = [
-    "BATCH_BYTES_MAX",
-    "CALL_BYTES_MAX",
-    "CODECS",
-    "CODECS_LEGACY",
-    "LZ4",
-    "DecompressionBuffer",
-    "DecompressionFailed",
-    "address_of",
-]
-
 # One batch, decompressed. Brokers limit the compressed size (message.max.bytes, 1 MiB unless
 # raised) and producers the uncompressed one (batch.size 16 KiB, max.request.size 1 MiB unless
 # raised). 128 MiB is a hundred times either, and one decode thread can afford it.

@@ -9,8 +9,6 @@ from __future__ import annotations
 from kfetch.model import TopicPartition
 from kfetch.records.faults import Fault, failure
 
-__all__ = ["Cursor"]
-
 
 class Cursor:
     """Reads forward from the first byte of ``data`` and cannot pass ``end``."""

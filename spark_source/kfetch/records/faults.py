@@ -11,8 +11,6 @@ from enum import IntEnum
 from kfetch.errors import CorruptBatch, MalformedTimestamp
 from kfetch.model import TopicPartition
 
-__all__ = ["Fault", "UnexplainedFault", "failure", "malformed_timestamp"]
-
 
 class Fault(IntEnum):
     """``compiled.layout`` repeats the numbers 1 to 13 and that of CRC, and a test compares them.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["java_text"]
-
 # To Java the bytes of half a surrogate pair are one mistake, to Python two or three.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACED = "\ufffd".encode()

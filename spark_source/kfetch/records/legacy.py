@@ -24,8 +24,6 @@ from kfetch.records.format import (
     PREFIX_BYTES,
 )
 
-__all__ = ["V2Records", "compressed_value", "repaired_lz4_frame", "to_v2"]
-
 _HEADER = Struct(">qiIbb")  # offset, length, CRC, magic, attributes; in v1 a timestamp follows
 _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")

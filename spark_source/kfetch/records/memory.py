@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager, nullcontext
 from kfetch.records.arrow import STANDARD_COLUMNS, Columns, row_bytes
 from kfetch.records.batch import Slice
 
-__all__ = ["UNLIMITED", "Memory", "Part", "PartIsFull"]
-
 
 class Memory:
     """The memory of decode calls, which nobody counts. The agent counts it against its budget."""

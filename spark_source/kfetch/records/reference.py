@@ -28,8 +28,6 @@ from kfetch.records.java_text import java_text
 from kfetch.records.memory import UNLIMITED, Memory
 from kfetch.records.sections import Section
 
-__all__ = ["decode"]
-
 
 class _Row(NamedTuple):
     """A record."""

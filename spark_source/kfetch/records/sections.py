@@ -38,8 +38,6 @@ from kfetch.records.format import CODEC, CONTROL, HEADER_BYTES, LOG_APPEND_TIME,
 from kfetch.records.memory import Part, PartIsFull
 from kfetch.records.transactions import AbortedTransactions, is_abort_marker
 
-__all__ = ["OnCorrupt", "Section", "SectionReader", "sections"]
-
 OnCorrupt = Callable[[CorruptBatch], None]
 """Receives the error of every skipped batch."""
 

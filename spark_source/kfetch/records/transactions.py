@@ -13,8 +13,6 @@ from kfetch.model import TopicPartition
 from kfetch.records.cursor import Cursor
 from kfetch.records.faults import Fault
 
-__all__ = ["AbortedTransactions", "is_abort_marker"]
-
 _CONTROL_KEY = Struct(">hh")  # version and type, ControlRecordType
 _ABORT = 0
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from struct import Struct, error
 
-__all__ = ["XERIAL_HEADER_BYTES", "XERIAL_MAGIC", "gzip_claim", "size_bound"]
-
 XERIAL_MAGIC = b"\x82SNAPPY\x00"  # org.xerial.snappy.SnappyCodec
 XERIAL_HEADER_BYTES = 16  # magic, then version and compatible version, which kfetch ignores
 

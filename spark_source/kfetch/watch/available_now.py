@@ -17,8 +17,6 @@ from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.position_check import PositionCheck
 from kfetch.watch.watch import Watch
 
-__all__ = ["AvailableNowEnds"]
-
 _LOST = "lost while an AvailableNow query was reading"
 _ADVICE = "start the query again to read the remaining records"
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets
 
-__all__ = ["Backlog"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Plan:

@@ -22,8 +22,6 @@ from kfetch.planner import plan_splits
 from kfetch.watch.initial_positions import bound_positions
 from kfetch.watch.lookups import OffsetLookup
 
-__all__ = ["plan_batch"]
-
 log = logging.getLogger(__name__)
 
 Ranges = dict[TopicPartition, tuple[int, int]]

@@ -20,8 +20,6 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 
-__all__ = ["EVERY_BROKER", "BrokerReport"]
-
 log = logging.getLogger(__name__)
 
 

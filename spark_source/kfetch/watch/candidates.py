@@ -12,8 +12,6 @@ from uuid import UUID
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets, Position
 
-__all__ = ["Candidates"]
-
 Positions = Mapping[TopicPartition, Position]
 
 

@@ -31,8 +31,6 @@ from kfetch.watch.split_planning import SplitPlanning
 from kfetch.watch.watch import Watch
 from kfetch.wire.retry import Retries
 
-__all__ = ["Driver"]
-
 # While another source keeps the query busy, this source delays it no longer than this.
 _BUSY_WAIT_S = 0.01
 # A broker that has new data answers within two milliseconds. Silence means that there is none.

@@ -18,8 +18,6 @@ from kfetch.offsets import Position
 from kfetch.options import SourceOptions
 from kfetch.wire.cluster import Cluster
 
-__all__ = ["GroupCommits"]
-
 log = logging.getLogger(__name__)
 
 _INTERVAL_S = 5.0

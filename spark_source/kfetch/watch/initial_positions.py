@@ -14,8 +14,6 @@ from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, Bound
 from kfetch.watch.lookups import OffsetLookup
 
-__all__ = ["bound_positions"]
-
 _NAMES_MAX = 10
 
 Positions = dict[TopicPartition, Position]

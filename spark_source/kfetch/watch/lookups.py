@@ -20,8 +20,6 @@ from kfetch.wire.cluster import Cluster
 from kfetch.wire.messages import EpochEnd
 from kfetch.wire.retry import Retries, RetryPauses, Round
 
-__all__ = ["OffsetLookup", "no_leader_error"]
-
 log = logging.getLogger(__name__)
 
 Leaders = Mapping[TopicPartition, Leader | None]

@@ -22,8 +22,6 @@ from kfetch.watch.missing_partitions import MissingPartitions
 from kfetch.watch.watch import Watch
 from kfetch.wire.retry import PacedRepair
 
-__all__ = ["MetadataRefresh"]
-
 log = logging.getLogger(__name__)
 
 # Metadata also shows every change that a question about growth can't show. The default period of

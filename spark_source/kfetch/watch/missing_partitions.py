@@ -16,8 +16,6 @@ from kfetch import losses
 from kfetch.model import NO_TOPIC_ID, ClusterView, TopicPartition
 from kfetch.watch.lookups import OffsetLookup
 
-__all__ = ["MissingPartitions"]
-
 _PAUSE_S = 0.5
 
 

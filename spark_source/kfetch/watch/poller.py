@@ -23,8 +23,6 @@ from kfetch.session.metadata import INVALID_SESSION_ID
 from kfetch.watch.poll_pause import LONG_POLL_MS, REST_S, poll_pause_s
 from kfetch.wire.retry import RetryPauses, clearer
 
-__all__ = ["PartitionRegistry", "Poller"]
-
 log = logging.getLogger(__name__)
 
 

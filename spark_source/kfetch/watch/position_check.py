@@ -24,8 +24,6 @@ from kfetch.offsets import Offsets, Position
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.wire.messages import EpochEnd
 
-__all__ = ["KnownPartitions", "PositionCheck"]
-
 log = logging.getLogger(__name__)
 
 # KAFKA-7703: a log end below one that was seen before may be an old answer, so ask again.

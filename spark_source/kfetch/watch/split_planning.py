@@ -14,9 +14,6 @@ from kfetch.watch.metadata_refresh import MetadataRefresh
 from kfetch.watch.position_check import PositionCheck
 from kfetch.watch.watch import Watch
 
-__all__ = ["SplitPlanning"]
-
-
 _BEGINNING = Position(0)
 
 

@@ -39,8 +39,6 @@ from kfetch.offsets import Position
 from kfetch.reactions import Api
 from kfetch.replies import PartitionReply
 
-__all__ = ["PositionChanges", "Refusal", "WatchState"]
-
 UNKNOWN_OFFSET = -1
 _REFUSALS_MIN = 3
 

@@ -32,8 +32,6 @@ from kfetch.watch.poller import Poller
 from kfetch.watch.state import UNKNOWN_OFFSET, PositionChanges, WatchState
 from kfetch.wire.retry import clearer
 
-__all__ = ["Watch"]
-
 log = logging.getLogger(__name__)
 
 _SILENT_S = 5.0

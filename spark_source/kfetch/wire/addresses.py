@@ -17,8 +17,6 @@ import socket
 import time
 from typing import Any
 
-__all__ = ["avoid", "connect", "has_fresh_address", "is_avoided", "share_s"]
-
 _SHARE_MIN_S = 2.0
 """The least time for one of many addresses, or half of what is left. A SYN that was lost is sent
 again after one second (RFC 6298)."""

@@ -14,21 +14,6 @@ from enum import StrEnum
 
 from kfetch.errors import ConnectionLost, WrongListener
 
-__all__ = [
-    "API_VERSIONS",
-    "CLIENT_HELLO",
-    "HTTP_REQUEST",
-    "SASL_HANDSHAKE",
-    "Listener",
-    "Verdict",
-    "of_api_keys",
-    "of_greeting",
-    "of_plaintext",
-    "of_sasl_handshake",
-    "silent",
-    "wrong_listener",
-]
-
 
 class Listener(StrEnum):
     """What listens at an address, as far as it does not fit the options."""

@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from kfetch.wire.transport import peer_address
 
-__all__ = ["Allocate", "BrokenFrame", "Frames", "NoFrame", "ReplyBuffer"]
-
 Allocate = Callable[[int], memoryview]
 """Returns the memory for a reply of so many bytes."""
 

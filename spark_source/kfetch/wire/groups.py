@@ -20,8 +20,6 @@ from kfetch.wire.connection import Connection
 from kfetch.wire.messages import by_topic
 from kfetch.wire.retry import Round
 
-__all__ = ["commit_offsets", "committed_offsets", "find_coordinator", "send_commit", "send_fetch"]
-
 # Version 4 asks for several groups at once (KIP-699), and so does version 8 of OffsetFetch.
 _ONE_GROUP = {FindCoordinatorRequest: 3, OffsetFetchRequest: 7}
 _COMMIT_BY_NAME = 9  # version 10 has topic ids (KIP-848)

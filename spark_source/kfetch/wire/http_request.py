@@ -23,8 +23,6 @@ from http.client import (
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["Request", "exchange", "server_words", "shown_url"]
-
 _OVERHEAD_BYTES = 1 << 20
 """Of headers, and of chunks' sizes."""
 _WORDS_MAX = 200

@@ -17,8 +17,6 @@ from kfetch.wire import diagnosis
 from kfetch.wire.diagnosis import Verdict
 from kfetch.wire.transport import open_stream, open_tcp
 
-__all__ = ["CachedProbe", "Probe", "greeting", "login", "plaintext"]
-
 _PROBE_S = 1.5
 """The longest time of a probe. A listener answers one within milliseconds."""
 _PROBE_MIN_S = 0.3

@@ -17,8 +17,6 @@ from kfetch.wire.addresses import avoid, has_fresh_address, is_avoided, share_s
 from kfetch.wire.connection import Connection
 from kfetch.wire.retry import LASTING
 
-__all__ = ["Address", "Servers", "not_retriable"]
-
 T = TypeVar("T")
 E = TypeVar("E", bound=KfetchError)
 Address = tuple[str, int]

@@ -19,8 +19,6 @@ from kfetch.options.tls import PREFIX, Store
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
-__all__ = ["Content", "read_keystore", "read_truststore"]
-
 _STORE_BYTES_MAX = 16 << 20
 """A system's whole bundle of authorities has less than 1 MiB."""
 _JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")

@@ -16,8 +16,6 @@ from kfetch.model import TopicPartition
 from kfetch.wire.connection import Connection
 from kfetch.wire.fetch import LOWEST_VERSION, read_reply
 
-__all__ = ["FirstBatch", "append_time_topics", "first_batches", "has_append_time"]
-
 _TOPIC_RESOURCE = 2  # ConfigResource.Type.TOPIC
 _SETTING = "message.timestamp.type"
 _NAMES_VERSION = 12  # the newest Fetch that names topics instead of ids

@@ -24,8 +24,6 @@ from kfetch.wire import diagnosis, tls_errors
 from kfetch.wire.diagnosis import Verdict
 from kfetch.wire.stores import read_keystore, read_truststore
 
-__all__ = ["Contexts", "Identify", "context_of", "secure"]
-
 log = logging.getLogger(__name__)
 
 Identify = Callable[[tuple[str, int], NetworkOptions, float], Verdict | None]

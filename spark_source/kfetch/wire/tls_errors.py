@@ -10,8 +10,6 @@ from __future__ import annotations
 from kfetch.errors import TlsFailed
 from kfetch.options.tls import TlsOptions
 
-__all__ = ["explain", "may_lack_tls", "words"]
-
 # X509_V_ERR_* of OpenSSL's x509_vfy.h.
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21, 27)

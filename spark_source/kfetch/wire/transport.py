@@ -13,8 +13,6 @@ from kfetch.wire.addresses import avoid, connect
 if TYPE_CHECKING:
     from kfetch.wire.tls import Identify
 
-__all__ = ["open_stream", "open_tcp", "peer_address", "pending_alert"]
-
 _ALERT_S = 0.1
 """How long to wait for the reason why a broker closes a connection of TLS."""
 

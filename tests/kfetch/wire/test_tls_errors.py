@@ -9,7 +9,6 @@ import pytest
 
 from kfetch.options.secret import Secret
 from kfetch.options.tls import Store, TlsOptions
-from kfetch.wire import tls_errors
 from kfetch.wire.tls_errors import explain, may_lack_tls, words
 
 PLAIN = TlsOptions()
@@ -111,7 +110,6 @@ def test_words_have_no_source_lines() -> None:
         ConnectionResetError(104, "Connection reset by peer")
     )
     assert "timed out" == words(TimeoutError("timed out"))
-    assert tls_errors.__all__
 
 
 def test_words_end_without_a_full_stop() -> None:

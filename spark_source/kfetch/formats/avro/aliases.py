@@ -12,8 +12,6 @@ from dataclasses import replace
 from kfetch.errors import KfetchError
 from kfetch.formats.avro.schema import MISSING, AvroField, AvroType
 
-__all__ = ["renamed"]
-
 
 def renamed(writer: AvroType, reader: AvroType) -> AvroType:
     """Returns the writer's schema with the names that the reader's aliases give it.

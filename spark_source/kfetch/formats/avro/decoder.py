@@ -26,8 +26,6 @@ from kfetch.formats.columns.types import ValueType
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
 
-__all__ = ["AvroDecoder", "Programs", "reader_type"]
-
 Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
 """The compiled ``decode_records``."""

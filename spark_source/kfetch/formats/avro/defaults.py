@@ -8,8 +8,6 @@ from typing import Any
 
 from kfetch.formats.avro.schema import MISSING, AvroType
 
-__all__ = ["encoded_default"]
-
 
 def encoded_default(kind: AvroType, value: Any) -> bytes:
     """Returns the bytes of a default in JSON. Raises ValueError if it does not fit its type."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kfetch.formats.avro.framed import FramedAvro
     from kfetch.formats.registry.schemas import Schema, SchemaSource
 
-__all__ = ["FORMAT"]
-
 
 class _Avro(Format[AvroColumn]):
     title = "Avro"

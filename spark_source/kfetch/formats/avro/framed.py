@@ -19,8 +19,6 @@ from kfetch.formats.registry.headers import Header, Headers, read_header
 from kfetch.formats.registry.schemas import SchemaSource, SchemaUnknown
 from kfetch.records.memory import UNLIMITED, Memory
 
-__all__ = ["FramedAvro"]
-
 Array = np.ndarray[Any, Any]
 _Table = tuple[list[Program], Programs]
 

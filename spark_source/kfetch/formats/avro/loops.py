@@ -33,8 +33,6 @@ from kfetch.formats.columns.layout import COUNT, DATA, NODE_WIDTH
 from kfetch.formats.columns.number_loops import called
 from kfetch.formats.columns.slot_loops import null_slots, rewind
 
-__all__ = ["compiled", "decode_records"]
-
 
 @called
 def _read_record(  # noqa: C901, PLR0915

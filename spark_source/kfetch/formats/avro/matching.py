@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 
 from kfetch.formats.avro.schema import MISSING, NAMED, AvroType
 
-__all__ = ["are_equivalent", "is_promotion", "matching_branch", "unknown_in_avro"]
-
 _PROMOTIONS = {
     "int": ("long", "float", "double"),
     "long": ("float", "double"),

@@ -23,8 +23,6 @@ from kfetch.formats.avro.types import branches, is_wide_union
 from kfetch.formats.columns.struct_column import Plan
 from kfetch.formats.columns.types import Kind
 
-__all__ = ["ALLOWS_MORE", "Program", "compile_program", "failing_program"]
-
 Array = np.ndarray[Any, Any]
 _ROWS_MAX = 200_000
 _LEAST = {"null": 0, "float": 4, "double": 8}

@@ -25,8 +25,6 @@ from kfetch.formats.columns.intrinsics import at_address, copy16, int32s, int64s
 from kfetch.formats.columns.layout import DATA, ENDS, ROOM, SIZE
 from kfetch.formats.columns.number_loops import called, inlined
 
-__all__ = ["int_at", "long_at", "put_bytes", "put_decimal", "text_size"]
-
 _SHORT = 64  # bytes of text that are copied without a call
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 

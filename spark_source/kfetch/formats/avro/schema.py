@@ -16,8 +16,6 @@ from typing import Any
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.formats.columns.ddl import check_is_text
 
-__all__ = ["MISSING", "AvroField", "AvroType", "Logical", "parse_avro"]
-
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NAMED = ("record", "enum", "fixed")
 TYPES_MAX = 20_000

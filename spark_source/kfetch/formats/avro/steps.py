@@ -48,20 +48,6 @@ from kfetch.formats.columns.layout import (
 from kfetch.formats.columns.number_loops import called, inlined
 from kfetch.formats.columns.slot_loops import null_slots, set_valid
 
-__all__ = [
-    "bits32",
-    "bits64",
-    "block",
-    "close_list",
-    "complete",
-    "convert",
-    "has_room",
-    "null_others",
-    "null_row",
-    "put_millis",
-    "put_symbol",
-]
-
 _MILLIS_MAX = 9223372036854775  # of them as microseconds in 64 bits
 
 

@@ -9,8 +9,6 @@ from kfetch.errors import NotBuilt, OptionError
 from kfetch.formats.avro.schema import AvroType
 from kfetch.formats.columns.types import Kind, ValueType, list_of, map_of, struct_of
 
-__all__ = ["branches", "column_type", "is_wide_union"]
-
 _SCALARS = {
     "boolean": Kind.BOOLEAN,
     "int": Kind.INT,

@@ -16,8 +16,6 @@ from typing import Any
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.formats.columns.types import DEPTH_MAX, Kind, ValueType, list_of, map_of, struct_of
 
-__all__ = ["check_is_text", "fields_text", "kind_text", "parse_schema", "type_text"]
-
 _SCALARS = {
     "boolean": Kind.BOOLEAN,
     "tinyint": Kind.BYTE,

@@ -15,8 +15,6 @@ from kfetch.formats.columns.struct_column import Plan, StructColumn
 from kfetch.records.arrow import check_bytes
 from kfetch.records.memory import UNLIMITED, Memory, PartIsFull
 
-__all__ = ["DecodedColumn", "LoopCall", "Problem", "ValueDecoder"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -12,21 +12,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = [
-    "at_address",
-    "copy16",
-    "float_from_bits",
-    "float_to_bits",
-    "high_bits16",
-    "high_product",
-    "int32s",
-    "int64s",
-    "leading_zeros",
-    "special16",
-    "trailing_zeros",
-    "word",
-]
-
 _I8, _I64 = ir.IntType(8), ir.IntType(64)
 _VECTOR = ir.VectorType(_I8, 16)
 

@@ -21,8 +21,6 @@ from kfetch.formats.columns.intrinsics import (
 )
 from kfetch.formats.columns.layout import FIVES_FROM, FIVES_TO, POWERS_OF_TEN
 
-__all__ = ["MISMATCH", "UNSURE", "called", "double_bits", "inlined", "integer", "number_parts"]
-
 MISMATCH, UNSURE = -1, -2
 _MINUS, _POINT, _ZERO, _PLUS, _E = ord("-"), ord("."), ord("0"), ord("+"), ord("e")
 

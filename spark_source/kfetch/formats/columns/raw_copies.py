@@ -11,8 +11,6 @@ import pyarrow as pa
 from kfetch.records.arrow import check_bytes
 from kfetch.records.memory import Memory
 
-__all__ = ["copies", "is_listed", "texts"]
-
 Array = np.ndarray[Any, Any]
 
 _OFFSET_BYTES = 4

@@ -34,8 +34,6 @@ from kfetch.formats.columns.layout import (
 )
 from kfetch.formats.columns.number_loops import called, inlined
 
-__all__ = ["null_slots", "rewind", "set_valid"]
-
 
 @inlined
 def set_valid(node: Any, slot: int, valid: int) -> None:

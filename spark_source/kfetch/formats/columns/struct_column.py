@@ -18,8 +18,6 @@ from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.records.arrow import BATCH_BYTES_MAX
 from kfetch.records.memory import Memory, PartIsFull
 
-__all__ = ["Plan", "StructColumn", "arrow_type", "positions_of", "too_large", "value_limit"]
-
 Array = np.ndarray[Any, Any]
 
 _WIDTHS = {

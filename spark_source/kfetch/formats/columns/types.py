@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["DEPTH_MAX", "Kind", "ValueType", "list_of", "map_of", "struct_of"]
-
 DEPTH_MAX = 32
 """Types that may lie inside each other in a schema."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["BadDocument", "Characters", "starts_identifier"]
-
 NUMBER_LENGTH_MAX = 1000
 """Spark's default of maxNumLen."""
 _ODD_TOKEN_MAX = 256  # Jackson skips so many characters of a word that it does not know

@@ -32,8 +32,6 @@ from kfetch.formats.json.times import Zones
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
 
-__all__ = ["CORRUPT_COLUMN", "JsonDecoder", "JsonSettings", "check_corrupt_column"]
-
 Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
 """The compiled ``decode_documents``."""

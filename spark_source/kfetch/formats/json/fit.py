@@ -13,8 +13,6 @@ from kfetch.formats.json.times import Zones
 from kfetch.formats.json.tokens import BadDocument
 from kfetch.records.java_text import java_text
 
-__all__ = ["Fit", "fit", "inferred", "types_of"]
-
 _CONFLUENT_BYTES = 5  # a zero byte, and the schema's id
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kfetch.formats.json.framed import FramedJson
     from kfetch.formats.registry.schemas import SchemaSource
 
-__all__ = ["FORMAT"]
-
 
 class _Json(Format[JsonColumn]):
     title = "JSON"

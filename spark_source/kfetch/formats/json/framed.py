@@ -14,8 +14,6 @@ from kfetch.formats.registry.framing import bodies, body
 from kfetch.formats.registry.headers import read_header
 from kfetch.records.memory import UNLIMITED, Memory
 
-__all__ = ["FramedJson"]
-
 _NO_JSON = b"}"
 """A document that is corrupt for sure."""
 

@@ -17,18 +17,6 @@ from kfetch.formats.json.scalars import joined, well_formed
 from kfetch.formats.json.tokens import BadDocument, Token, Tokens
 from kfetch.records.java_text import java_text
 
-__all__ = [
-    "NOTHING",
-    "Seen",
-    "TooDeep",
-    "merged",
-    "missing_in",
-    "mixed",
-    "schema_of",
-    "seen",
-    "unknown_in_json",
-]
-
 _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
 _PRECISION_MAX = 38  # DecimalType.MAX_PRECISION
 _LONG_DIGITS = 20  # DecimalType.forType(LongType)

@@ -57,8 +57,6 @@ from kfetch.formats.json.text_loops import (
     skip_space,
 )
 
-__all__ = ["compiled", "decode_documents"]
-
 _NO_FIELD = -1
 
 # Names.

@@ -15,8 +15,6 @@ import numpy as np
 
 from kfetch.formats.columns.layout import FIVES_FROM, FIVES_TO, POWERS_OF_TEN
 
-__all__ = ["POWERS"]
-
 _BITS = 128
 _LOW = (1 << 64) - 1
 

@@ -28,8 +28,6 @@ from kfetch.formats.json.times import Zones, date_of, local_timestamp_of, timest
 from kfetch.formats.json.tokens import BadDocument, Token, Tokens
 from kfetch.records.java_text import java_text
 
-__all__ = ["ReferenceRow", "decode", "problem_of"]
-
 Value = Any
 """None, bool, int, float, str, bytes, or a list: of a struct's fields, an array's elements, or a
 map's pairs. A decimal is its number without the point; dates are days; times are microseconds."""

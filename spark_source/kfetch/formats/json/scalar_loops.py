@@ -53,8 +53,6 @@ from kfetch.formats.json.skip_loops import copy_value
 from kfetch.formats.json.text_loops import FALSE, QUOTE, TRUE, copy_string, is_word
 from kfetch.formats.json.time_loops import copy_base64, date, timestamp
 
-__all__ = ["put_scalar", "put_string"]
-
 
 @inlined
 def _in_range(value: int, kind: int) -> Any:

@@ -9,18 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 
-__all__ = [
-    "decimal_of",
-    "double_of",
-    "float32_of",
-    "is_decimal",
-    "java_double",
-    "joined",
-    "json_text",
-    "non_number",
-    "well_formed",
-]
-
 _INT_MAX = 2**31 - 1
 _PLACES_MAX = 646_456_992  # a java.math.BigInteger holds no greater power of ten
 _EXPONENT_DIGITS = 11  # a java.math.BigDecimal has no exponent with so many

@@ -36,8 +36,6 @@ from kfetch.formats.json.text_loops import (
     skip_string,
 )
 
-__all__ = ["copy_value", "skip_value"]
-
 _DIGITS_MAX = 500  # of a number that is skipped; Spark refuses more than 1000
 _LEVELS_MAX = 62  # one bit each in an int64
 

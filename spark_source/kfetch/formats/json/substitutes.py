@@ -15,8 +15,6 @@ import numpy as np
 
 from kfetch.formats.columns.types import Kind, ValueType
 
-__all__ = ["substitute"]
-
 _LOW = (1 << 64) - 1
 
 

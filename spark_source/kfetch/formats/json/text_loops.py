@@ -14,8 +14,6 @@ from kfetch.formats.columns.intrinsics import copy16, high_bits16, special16, tr
 from kfetch.formats.columns.layout import SLACK
 from kfetch.formats.columns.number_loops import UNSURE, called, inlined, is_digit
 
-__all__ = ["NO_ROOM", "copy_string", "is_utf8", "is_word", "skip_space", "skip_string"]
-
 NO_ROOM = -3
 """The buffer of a column is full."""
 

@@ -14,8 +14,6 @@ from kfetch.compiled.pointers import row_of
 from kfetch.formats.columns.number_loops import UNSURE, called, inlined, is_digit
 from kfetch.formats.json.text_loops import MINUS, NO_ROOM, PLUS, POINT, QUOTE, ZERO
 
-__all__ = ["copy_base64", "date", "timestamp"]
-
 _DAY_S = 86_400
 _T, _SPACE, _Z, _COLON = ord("T"), ord(" "), ord("Z"), ord(":")
 

@@ -14,8 +14,6 @@ import numpy as np
 from kfetch.errors import OptionError
 from kfetch.formats.json.times import Zone, Zones, zone_of
 
-__all__ = ["find_zone", "zone_named", "zone_rules"]
-
 
 def zone_named(name: str, *, option: str) -> Zone:
     """Return the zone of an option's text. Raises OptionError if there is none."""

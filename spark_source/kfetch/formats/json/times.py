@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-__all__ = ["Zone", "Zones", "date_of", "days_of", "local_timestamp_of", "timestamp_of", "zone_of"]
-
 Zone = int | tzinfo
 """A time zone: seconds east of Greenwich, or rules."""
 

@@ -23,8 +23,6 @@ from kfetch.formats.protobuf.schema import Item, message_tree, unknown_in_protob
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
 
-__all__ = ["ProtobufDecoder", "message_type"]
-
 Array = np.ndarray[Any, Any]
 Loops = Callable[..., int]
 """The compiled ``decode_messages``."""

@@ -24,8 +24,6 @@ from kfetch.formats.protobuf.layout import ENUM_TYPE, GROUP_TYPE, MESSAGE_TYPE, 
 from kfetch.formats.protobuf.names import TypeNames, declared_names
 from kfetch.formats.protobuf.types import WELL_KNOWN, EnumType, Field, MessageType, add_well_known
 
-__all__ = ["Descriptors", "read_descriptors"]
-
 _WRITE_IT = "write the file with `protoc --include_imports --descriptor_set_out=FILE`"
 _LABEL_REQUIRED, _LABEL_REPEATED = 2, 3
 

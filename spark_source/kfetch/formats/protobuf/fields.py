@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-__all__ = [
-    "Damaged",
-    "all_of",
-    "fields_of",
-    "message_of",
-    "number_of",
-    "signed",
-    "sized_field",
-    "text_of",
-]
-
 Value = int | bytes
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kfetch.formats.protobuf.framed import FramedProtobuf
     from kfetch.formats.registry.schemas import Schema, SchemaSource
 
-__all__ = ["FORMAT"]
-
 
 class _Protobuf(Format[ProtobufColumn]):
     title = "Protobuf"

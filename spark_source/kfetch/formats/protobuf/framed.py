@@ -19,8 +19,6 @@ from kfetch.formats.registry.headers import Header, read_header
 from kfetch.formats.registry.schemas import Schema, SchemaSource, SchemaUnknown
 from kfetch.records.memory import UNLIMITED, Memory
 
-__all__ = ["FramedProtobuf"]
-
 _SCHEMAS_MAX = 2_000
 """Headers whose messages a decoder keeps."""
 

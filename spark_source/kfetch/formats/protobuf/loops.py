@@ -59,8 +59,6 @@ from kfetch.formats.protobuf.row_loops import append, clear_oneof, emit, forget
 from kfetch.formats.protobuf.text_loops import enum_row, is_utf8_at
 from kfetch.formats.protobuf.wire_loops import length, scalar, skip_field, tag
 
-__all__ = ["compiled", "decode_messages"]
-
 
 @called
 def _search(fields: Any, message: Any, number: Any) -> Any:

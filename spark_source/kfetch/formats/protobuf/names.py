@@ -22,15 +22,6 @@ from kfetch.formats.protobuf.fields import (
 )
 from kfetch.formats.protobuf.layout import ENUM_TYPE, MESSAGE_TYPE
 
-__all__ = [
-    "TypeNames",
-    "declared_names",
-    "descriptor_set",
-    "lacks_descriptors",
-    "message_at",
-    "serialized_file",
-]
-
 _NESTED_MAX = 100
 
 

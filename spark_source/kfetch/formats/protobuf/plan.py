@@ -15,8 +15,6 @@ from kfetch.formats.protobuf import layout
 from kfetch.formats.protobuf.schema import Item
 from kfetch.formats.protobuf.types import EnumType
 
-__all__ = ["MessagePlan"]
-
 Array = np.ndarray[Any, Any]
 
 _WIRES = {

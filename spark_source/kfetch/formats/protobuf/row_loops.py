@@ -58,8 +58,6 @@ from kfetch.formats.protobuf.layout import (
 )
 from kfetch.formats.protobuf.text_loops import put_enum, put_java_text, put_text
 
-__all__ = ["append", "clear_oneof", "emit", "forget"]
-
 _THOUSAND = np.uint64(1000)
 _MILLIS_MAX = 9_223_372_036_854_775  # as microseconds, this fits into 64 bits
 

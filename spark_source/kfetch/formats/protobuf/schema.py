@@ -17,8 +17,6 @@ from kfetch.formats.protobuf import layout
 from kfetch.formats.protobuf.descriptors import Descriptors
 from kfetch.formats.protobuf.types import EnumType, Field, MessageType
 
-__all__ = ["Item", "message_tree", "unknown_in_protobuf"]
-
 FIELDS_MAX = 10_000
 """Fields of a message, those of messages inside it included."""
 

@@ -22,8 +22,6 @@ from kfetch.formats.protobuf.layout import (
     NO_ROOM,
 )
 
-__all__ = ["enum_row", "is_utf8_at", "put_enum", "put_java_text", "put_text"]
-
 _HIGH_BITS = -0x7F7F7F7F7F7F7F80  # 0x8080808080808080
 _DIGITS = 11  # of a number of 32 bits, with its sign
 _REPLACED = 3  # bytes of U+FFFD

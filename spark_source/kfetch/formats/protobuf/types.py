@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from kfetch.formats.protobuf import layout
 
-__all__ = ["WELL_KNOWN", "EnumType", "Field", "MessageType", "add_well_known"]
-
 
 @dataclass(frozen=True, slots=True)
 class EnumType:

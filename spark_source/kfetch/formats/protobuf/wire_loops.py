@@ -45,8 +45,6 @@ from kfetch.formats.protobuf.layout import (
     ZERO_FIELD,
 )
 
-__all__ = ["length", "scalar", "skip_field", "tag", "varint"]
-
 _LOW_WORD = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFFFFFFFFFF
 

@@ -28,8 +28,6 @@ from kfetch.options.registry import RegistryOptions, with_registry_names
 from kfetch.wire.http_request import Request, exchange, server_words
 from kfetch.wire.tls import context_of
 
-__all__ = ["Registry", "registry_of"]
-
 log = logging.getLogger(__name__)
 
 _ANSWER_BYTES_MAX = 8 << 20

@@ -18,8 +18,6 @@ from kfetch.errors import KfetchError
 from kfetch.formats.columns.struct_column import positions_of
 from kfetch.formats.registry.headers import Headers, SchemaUnavailable, read_header, read_headers
 
-__all__ = ["Bodies", "SchemaCache", "answer_for", "bodies", "body"]
-
 Array = np.ndarray[Any, Any]
 V = TypeVar("V")
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from kfetch.errors import KfetchError
 
-__all__ = ["HEADERS_MAX", "Header", "Headers", "SchemaUnavailable", "read_header", "read_headers"]
-
 Array = np.ndarray[Any, Any]
 
 HEADERS_MAX = 1_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Schema", "SchemaSource", "SchemaUnknown"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:

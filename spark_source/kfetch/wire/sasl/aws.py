@@ -15,8 +15,6 @@ from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed
 from kfetch.wire.sasl.shared import Fetched, Shared
 from kfetch.wire.sasl.signature import AwsKeys, connect_message
 
-__all__ = ["KEYS", "aws_keys", "aws_msk_iam", "forget", "region_of", "source_of"]
-
 KEYS = Shared[tuple[AwsKeys, str]]("keys of AWS")
 """Keys and the region of their configuration, for this process."""
 _KEYS_RENEW_S, _KEYS_VALID_S = 300.0, 600.0

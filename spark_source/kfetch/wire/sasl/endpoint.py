@@ -22,8 +22,6 @@ from kfetch.wire.http_request import Request, exchange, server_words, shown_url
 from kfetch.wire.sasl import jwt
 from kfetch.wire.tls import context_of
 
-__all__ = ["request_token"]
-
 _FINAL_STATUS = frozenset({*range(300, 400), *range(400, 408), *range(409, 418), 501, 505})
 """Kafka's UNRETRYABLE_HTTP_CODES, and redirections: kfetch sends a secret to one address only."""
 _UNKNOWN_LIFETIME_S = 300.0

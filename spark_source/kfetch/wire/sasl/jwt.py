@@ -13,8 +13,6 @@ from typing import Any
 
 from kfetch.options.oauth import UnsecuredToken
 
-__all__ = ["expiry", "is_token", "unsecured"]
-
 _B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """RFC 6750, section 2.1."""
 

@@ -13,8 +13,6 @@ from kfetch.options.sasl import KerberosLogin
 from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed
 from kfetch.wire.sasl.shared import within
 
-__all__ = ["gssapi_exchange"]
-
 _NO_LAYER = 1
 _TICKET = "a ticket of Kerberos"
 _KDC_SILENT = frozenset({-1765328228, 2529639068})

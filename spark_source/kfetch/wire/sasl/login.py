@@ -24,8 +24,6 @@ from kfetch.wire.diagnosis import Listener, Verdict, wrong_listener
 from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed, oauthbearer, plain
 from kfetch.wire.sasl.scram import scram
 
-__all__ = ["Login"]
-
 _ROUNDS_MAX = 20
 """No mechanism needs more than five. GSSAPI's number is the broker's choice."""
 _AGAIN_FROM, _AGAIN_TO = 0.85, 0.95

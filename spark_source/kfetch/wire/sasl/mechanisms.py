@@ -6,8 +6,6 @@ from collections.abc import Generator, Sequence
 
 from kfetch.options.sasl import PasswordLogin
 
-__all__ = ["Exchange", "ExchangeFailed", "oauthbearer", "plain"]
-
 Exchange = Generator[bytes, bytes, None]
 """Yields bytes for the broker, and gets the bytes of its answer. It ends when the broker is done.
 

@@ -17,8 +17,6 @@ import secrets
 from kfetch.options.sasl import PasswordLogin
 from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed
 
-__all__ = ["scram"]
-
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _ITERATIONS_MIN = 4096
 """As in Kafka's ScramMechanism. With fewer, a listener finds the password sooner."""

@@ -19,8 +19,6 @@ from typing import Generic, TypeVar
 from kfetch.backoff import Backoff
 from kfetch.errors import KfetchError, TokenUnavailable
 
-__all__ = ["Fetched", "Shared", "within"]
-
 log = logging.getLogger(__name__)
 
 V = TypeVar("V")

@@ -14,8 +14,6 @@ from urllib.parse import quote
 
 from kfetch.options.secret import Secret
 
-__all__ = ["AwsKeys", "connect_message"]
-
 _SERVICE, _ACTION = "kafka-cluster", "kafka-cluster:Connect"
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _EXPIRES_S = "900"

@@ -21,8 +21,6 @@ from kfetch.options.secret import Secret
 from kfetch.wire.sasl import jwt
 from kfetch.wire.sasl.shared import Fetched, Shared
 
-__all__ = ["TOKENS", "forget", "token"]
-
 TOKENS = Shared[Secret]("a token for OAUTHBEARER")
 """The tokens of this process."""
 _RENEW_AFTER = 0.8
