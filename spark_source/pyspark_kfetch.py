@@ -4,6 +4,6 @@ A module here that fails to import would disable every automatic registration, s
 lines and imports nothing heavy.
 """
 
-from kfetch.source import KfetchDataSource as DefaultSource
+from kfetch.spark.source import KfetchDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

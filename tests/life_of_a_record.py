@@ -26,7 +26,7 @@ from kfetch.model import TopicPartition
 from kfetch.options import parse
 from kfetch.records import reference
 from kfetch.session.session import FetchSession
-from kfetch.source import KfetchDataSource, KfetchStreamReader
+from kfetch.spark.source import KfetchDataSource, KfetchStreamReader
 from kfetch.watch.driver import Driver
 from kfetch.watch.state import WatchState
 from tests.kfetch.watch.helpers import HandWatch

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kfetch import cli
+from kfetch.admin import cli
 from kfetch.errors import OptionError
 from kfetch.options.catalogue import Treatment, lookup
 

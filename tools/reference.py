@@ -17,9 +17,9 @@ from typing import Any
 import kfetch_jobs.errors  # noqa: F401 - its classes are errors too
 from integration.brokers import versions
 from kfetch.admin import explanations, values
-from kfetch.cli import command
-from kfetch.listener import LagListener
+from kfetch.admin.cli import command
 from kfetch.options.catalogue import OPTIONS
+from kfetch.spark.listener import LagListener
 from kfetch_jobs.metrics.table import METRICS
 from tools import broker_reactions, job_keys, session_bytes, session_moves
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kfetch import worker
 from kfetch.agent import launch
 from kfetch.errors import KfetchError
 from kfetch.fetch import inline
 from kfetch.options import parse
+from kfetch.spark import worker
 from kfetch.watch.driver import Driver
 from kfetch_jobs.kafka import Cluster
 

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from kfetch.records.arrow import SCHEMA
-from kfetch.source import KfetchDataSource
+from kfetch.spark.source import KfetchDataSource
 
 NAME = "ceiling"
 

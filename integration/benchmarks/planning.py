@@ -27,8 +27,8 @@ from kfetch import options as parsing
 from kfetch.fetch.fetcher import AcceptedReply
 from kfetch.model import Broker, ClusterView, Leader, Topic, TopicPartition
 from kfetch.offsets import Position
-from kfetch.replies import FetchReply, PartitionReply
-from kfetch.source import KfetchStreamReader
+from kfetch.session.replies import FetchReply, PartitionReply
+from kfetch.spark.source import KfetchStreamReader
 from kfetch.watch.driver import Driver
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.poller import Poller

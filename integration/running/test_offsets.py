@@ -21,7 +21,7 @@ from integration.checkpoints import batches, forget_commit
 from integration.running.commands import Project
 from integration.running.project import write
 from integration.streams import finish
-from kfetch.cli import command
+from kfetch.admin.cli import command
 from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.kafka import Cluster

@@ -14,12 +14,12 @@ import pytest
 
 from integration.secured import SecuredCluster
 from integration.security.access import VALUES, options
-from kfetch import worker
 from kfetch.agent import launch
 from kfetch.errors import AccessRefused, AgentError
 from kfetch.fetch import inline
 from kfetch.model import Split
 from kfetch.options import SourceOptions, parse
+from kfetch.spark import worker
 from kfetch.watch.driver import Driver
 
 pytestmark = pytest.mark.integration

@@ -6,10 +6,10 @@ from contextlib import closing
 
 from pyspark.sql import DataFrame, SparkSession
 
-from kfetch.narrowing import Condition
 from kfetch.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.lookups import OffsetLookup
+from kfetch.watch.narrowing import Condition
 from kfetch_jobs.kafka import Cluster
 
 

@@ -20,7 +20,7 @@ from integration.conftest import TopicFactory
 from integration.records import log_ends, producer, write
 from integration.spark.batch_reads import plan, read, values
 from integration.streams import wait_until
-from kfetch.narrowing import Condition, Operator
+from kfetch.watch.narrowing import Condition, Operator
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration

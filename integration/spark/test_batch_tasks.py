@@ -15,9 +15,9 @@ from integration.spark.batch_reads import plan, read, values
 from integration.streams import wait_until
 from kfetch import model
 from kfetch.admin import agents
-from kfetch.batch import KfetchReader
 from kfetch.errors import PartitionGone, RecordsExpired
 from kfetch.options import parse
+from kfetch.spark.batch import KfetchReader
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration

@@ -14,7 +14,7 @@ from kfetch._version import __version__
 
 if TYPE_CHECKING:
     from kfetch import errors
-    from kfetch.listener import LagListener
+    from kfetch.spark.listener import LagListener
 
 __all__ = ["LagListener", "__version__", "errors"]
 
@@ -22,7 +22,7 @@ __all__ = ["LagListener", "__version__", "errors"]
 def __getattr__(name: str) -> Any:
     if name == "LagListener":  # needs pyspark
         try:
-            return import_module("kfetch.listener").LagListener
+            return import_module("kfetch.spark.listener").LagListener
         except ModuleNotFoundError as cause:
             raise ImportError(f"kfetch.LagListener needs PySpark: {cause}") from cause
     if name == "errors":

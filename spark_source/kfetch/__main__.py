@@ -1,6 +1,6 @@
 """``python -m kfetch``: the command line, wherever the script ``kfetch`` is not on the PATH."""
 
-from kfetch.cli import main
+from kfetch.admin.cli import main
 
 if __name__ == "__main__":
     main()

@@ -25,7 +25,7 @@ from kfetch.model import Broker, ClusterView, Leader, OffsetRange, Topic, TopicP
 from kfetch.offsets import Position
 from kfetch.options import NetworkOptions
 from kfetch.reactions import NAMES, Api, Reaction, reaction
-from kfetch.replies import PartitionReply
+from kfetch.session.replies import PartitionReply
 from kfetch.watch.state import WatchState
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.connection import Connection

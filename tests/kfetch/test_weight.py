@@ -18,11 +18,11 @@ CLIENTS = ("kafka.admin", "kafka.consumer", "kafka.producer", "kafka.protocol.ad
     ("module", "heavy"),
     [
         ("kfetch", HEAVY),
-        ("kfetch.worker", HEAVY),
+        ("kfetch.spark.worker", HEAVY),
         # pyspark itself brings numpy, pyarrow and socket along.
         ("pyspark_kfetch", tuple({*HEAVY} - {"numpy", "pyarrow", "socket"})),
         ("kfetch.watch.driver", ("numba", "pyarrow", "pyspark")),
-        ("kfetch.cli.verbs", tuple({*HEAVY} - {"socket"})),
+        ("kfetch.admin.cli.verbs", tuple({*HEAVY} - {"socket"})),
         ("kfetch.admin.values", HEAVY),
         ("kfetch.admin.sources", tuple({*HEAVY} - {"socket"})),
         ("kfetch.admin.brokers", tuple({*HEAVY} - {"socket"})),
@@ -42,7 +42,7 @@ def test_the_help_is_light() -> None:
     """The whole command line, with the verbs of every distribution, loads nothing that only a verb
     needs."""
     heavy = ("numba", "kafka", "pyarrow", "pydantic", "pyspark", "kfetch.admin.values")
-    code = "import sys; from kfetch.cli import command; command()\n"
+    code = "import sys; from kfetch.admin.cli import command; command()\n"
     code += f"print(*(m for m in {heavy!r} if m in sys.modules))"
 
     assert [] == output_of(code).split()

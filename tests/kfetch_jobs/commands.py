@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kfetch import cli
+from kfetch.admin import cli
 
 
 class Command:

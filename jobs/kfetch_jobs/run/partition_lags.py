@@ -1,7 +1,7 @@
 """``partitions.json``: the lag of each partition of a job, at the query's last report.
 
 The run writes the file. The page reads it and asks no broker. The figures come from Spark's
-progress (``kfetch.lag``), with the log ends at the planning of the last micro-batch.
+progress (``kfetch.spark.lag``), with the log ends at the planning of the last micro-batch.
 """
 
 from __future__ import annotations

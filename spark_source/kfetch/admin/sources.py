@@ -281,6 +281,6 @@ def check_schemas(options: SourceOptions) -> None:
 
 def columns(options: SourceOptions) -> dict[str, str]:
     """Return the Spark SQL type of each of a source's columns, by name. Needs pyspark."""
-    from kfetch.schema import schema
+    from kfetch.spark.schema import schema
 
     return {field.name: field.dataType.simpleString() for field in schema(options)}

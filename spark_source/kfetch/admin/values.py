@@ -13,11 +13,11 @@ from typing import Any
 from kfetch import offsets, options
 from kfetch.errors import OptionError
 from kfetch.fetch.stats import FetchStats
-from kfetch.lag import Lag, LagHistory, PartitionLag
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions, Subscription, catalogue
 from kfetch.options.catalogue import Option
 from kfetch.options.subscription import STRATEGIES as SUBSCRIPTION_OPTIONS
+from kfetch.spark.lag import Lag, LagHistory, PartitionLag
 
 __all__ = [
     "SUBSCRIPTION_OPTIONS",

@@ -17,7 +17,7 @@ from kfetch.agent.budget import Budget, Reservation
 from kfetch.decoding import batches_from, extent
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import NO_EPOCH, NO_TOPIC_ID, TopicPartition
-from kfetch.replies import PartitionReply
+from kfetch.session.replies import PartitionReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

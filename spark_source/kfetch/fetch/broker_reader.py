@@ -24,7 +24,7 @@ from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.stats import SessionStatus
 from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.records import Slice
-from kfetch.replies import NO_REPLICA, FetchReply, PartitionReply
+from kfetch.session.replies import NO_REPLICA, FetchReply, PartitionReply
 
 # How often the ranges are checked for choices that are over, in seconds.
 _CHECK_S = 1.0

@@ -20,8 +20,8 @@ from kfetch.fetch.stats import FetchStats, SessionStatus
 from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
-from kfetch.replies import FetchReply, PartitionReply
 from kfetch.session.metadata import INVALID_SESSION_ID
+from kfetch.session.replies import FetchReply, PartitionReply
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import SessionEvent
 from kfetch.session.values import FetchPlan, Outcome

@@ -19,7 +19,7 @@ from kfetch.model import NO_EPOCH, ClusterView
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST
 from kfetch.reactions import Api
-from kfetch.replies import FetchReply, PartitionReply
+from kfetch.session.replies import FetchReply, PartitionReply
 from kfetch.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)

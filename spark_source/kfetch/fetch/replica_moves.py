@@ -19,7 +19,7 @@ from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.recovery import LeaderMetadata
 from kfetch.model import Broker
-from kfetch.replies import NO_REPLICA
+from kfetch.session.replies import NO_REPLICA
 
 log = logging.getLogger(__name__)
 

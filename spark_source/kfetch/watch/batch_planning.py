@@ -15,12 +15,12 @@ from kfetch import losses
 from kfetch.errors import DataLoss, OffsetBeyondLog, OptionError
 from kfetch.losses import LogAnswer, ReadPosition, find_loss
 from kfetch.model import NO_TOPIC_ID, ClusterView, Leader, OffsetRange, Split, TopicPartition
-from kfetch.narrowing import CLOCK_SKEW_MS, Condition, narrow, time_bounds
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, Bound, SourceOptions
 from kfetch.planner import plan_splits
 from kfetch.watch.initial_positions import bound_positions
 from kfetch.watch.lookups import OffsetLookup
+from kfetch.watch.narrowing import CLOCK_SKEW_MS, Condition, narrow, time_bounds
 
 log = logging.getLogger(__name__)
 

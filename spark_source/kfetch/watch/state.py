@@ -37,7 +37,7 @@ from kfetch.model import (
 )
 from kfetch.offsets import Position
 from kfetch.reactions import Api
-from kfetch.replies import PartitionReply
+from kfetch.session.replies import PartitionReply
 
 UNKNOWN_OFFSET = -1
 _REFUSALS_MIN = 3

@@ -18,7 +18,7 @@ from kafka.protocol.consumer import FetchRequest
 from kfetch.errors import WireError
 from kfetch.model import Broker
 from kfetch.options import FetchOptions
-from kfetch.replies import FetchReply, PartitionReply
+from kfetch.session.replies import FetchReply, PartitionReply
 from kfetch.session.values import TOPIC_ID_VERSION, FetchPlan
 from kfetch.wire.connection import Connection
 from kfetch.wire.reader import Reader

@@ -23,7 +23,7 @@ from tests.kfetch.admin.checkpoints import (
     plan,
     theirs,
 )
-from tests.kfetch.cli.test_text import STATUS
+from tests.kfetch.admin.cli.test_text import STATUS
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from kfetch.fetch.split_reader import SplitReader
 from kfetch.model import Broker, OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.records.batch import batches_from, extent
-from kfetch.replies import PartitionReply
+from kfetch.session.replies import PartitionReply
 from kfetch.wire.cluster import Cluster
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.log import batch

@@ -15,7 +15,7 @@ from kfetch.agent.read_ahead import ReadAhead
 from kfetch.decoding import decode
 from kfetch.fetch.broker_reader import Arrival, BrokerReader
 from kfetch.records.format import CONTROL, TRANSACTIONAL
-from kfetch.replies import PartitionReply
+from kfetch.session.replies import PartitionReply
 from tests.examples import examples
 from tests.kfetch.agent.test_read_ahead import progress, reply
 from tests.kfetch.records.batch_builder import batch, record

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfetch.formats import loading
-from kfetch.schema import schema, with_schema
+from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.agent.helpers import T0, T1, options, part, wait_until
 from tests.kfetch.agent.test_server import Agent
 from tests.kfetch.formats.protobuf.cases import alone

@@ -12,7 +12,7 @@ import pytest
 from kfetch.agent import client
 from kfetch.agent.channel import ReadRequest
 from kfetch.agent.home import AgentFiles, ProcessIdentity
-from kfetch.schema import schema, with_schema
+from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.agent.agent_process import MEMORY, connect, status
 from tests.kfetch.agent.helpers import T0, options, part
 from tests.kfetch.formats.avro.records import number

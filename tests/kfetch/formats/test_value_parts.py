@@ -14,7 +14,7 @@ from kfetch.fetch import inline
 from kfetch.fetch.split_reader import Delivery, SplitReader
 from kfetch.model import OffsetRange
 from kfetch.records import Memory
-from kfetch.schema import schema, with_schema
+from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, T1, opened, part, query
 from tests.kfetch.formats.avro.records import number
 from tests.kfetch.formats.protobuf.proto_text import descriptor_set

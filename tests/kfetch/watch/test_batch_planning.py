@@ -15,10 +15,10 @@ from kfetch.errors import (
     RecordsExpired,
 )
 from kfetch.model import Split, TopicPartition
-from kfetch.narrowing import Condition, Operator
 from kfetch.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.lookups import OffsetLookup
+from kfetch.watch.narrowing import Condition, Operator
 from tests.kfetch.watch.helpers import T0, T1, U0, fill
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.log import T0 as FIRST_MS

@@ -10,11 +10,11 @@ from kafka.protocol.metadata import MetadataRequest
 
 from kfetch import losses
 from kfetch.errors import DataLoss, NoSuchPartition, PartitionGone
-from kfetch.narrowing import Condition, Operator
 from kfetch.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.driver import Driver
 from kfetch.watch.lookups import OffsetLookup
+from kfetch.watch.narrowing import Condition, Operator
 from tests.kfetch.watch.damage import Reader
 from tests.kfetch.watch.helpers import ALWAYS, T0, U0, at, query
 from tests.kfetch.wire.little import LittleKafka

@@ -19,7 +19,7 @@ from kfetch.model import (
     TopicPartition,
 )
 from kfetch.offsets import Position
-from kfetch.replies import PartitionReply
+from kfetch.session.replies import PartitionReply
 from kfetch.watch.state import WatchState
 from tests.examples import examples
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kfetch import cli
+from kfetch.admin import cli
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.jvm import maven
 from kfetch_jobs.kafka.cli import parse_properties

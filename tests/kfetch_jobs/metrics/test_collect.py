@@ -23,7 +23,7 @@ from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.run.broker_report import broker_report_path
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
-from tests.kfetch.cli.test_text import QUERY, STATUS
+from tests.kfetch.admin.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
 from tests.kfetch_jobs.projects import ENVIRON, JOB
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kfetch.lag import Lag, PartitionLag
 from kfetch.model import TopicPartition
+from kfetch.spark.lag import Lag, PartitionLag
 from kfetch_jobs.run import partition_lags
 from kfetch_jobs.run.partition_lags import TopicLag
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfetch import cli
+from kfetch.admin import cli
 from tests.kfetch_jobs.commands import Command
 
 

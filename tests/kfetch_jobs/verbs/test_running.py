@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kfetch import cli
+from kfetch.admin import cli
 
 
 @pytest.mark.parametrize("verb", ["run", "demo"])

@@ -14,7 +14,7 @@ from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.run import partition_lags
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.files import write_json
-from tests.kfetch.cli.test_text import QUERY, STATUS
+from tests.kfetch.admin.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.pages import loaded
 from tests.kfetch_jobs.run.test_partition_lags import lag
 from tests.kfetch_jobs.web.clicks import batch, running

@@ -10,7 +10,7 @@ from kfetch.admin import agents
 from kfetch.fetch.stats import FetchStats
 from kfetch_jobs.config import Project
 from kfetch_jobs.web.misfits import misfits
-from tests.kfetch.cli.test_text import QUERY, STATUS
+from tests.kfetch.admin.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.pages import Html, browser
 
 ONE = FetchStats(

@@ -10,7 +10,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from kfetch.errors import OptionError
 from kfetch.formats.avro import layout as ops
-from kfetch.schema import schema, with_schema
+from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.formats.avro.records import number
 from tests.kfetch.test_schema import options

@@ -9,7 +9,7 @@ import pytest
 from kfetch.errors import OptionError
 from kfetch.formats.json.time_zones import find_zone, zone_named
 from kfetch.options.catalogue import no_effect
-from kfetch.schema import schema, with_schema
+from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.test_schema import BOTH, options, typed
 
 

@@ -15,7 +15,7 @@ from kfetch.agent import channel
 from kfetch.errors import OptionError
 from kfetch.formats import face, files, typed_values
 from kfetch.options import SourceOptions
-from kfetch.schema import schema, with_schema
+from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.formats.protobuf.proto_text import descriptor_set
 from tests.kfetch.formats.protobuf.wire import number, sized

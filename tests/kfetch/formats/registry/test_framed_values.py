@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from kfetch.errors import MalformedValue, OptionError, RegistryUnavailable
 from kfetch.formats.registry import client
-from kfetch.schema import schema, with_schema
+from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.formats.avro.records import number
 from tests.kfetch.formats.protobuf.cases import alone

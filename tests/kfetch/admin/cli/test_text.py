@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from kfetch.admin.cli.text import agent_json, agent_lines
 from kfetch.agent.channel import QueryStatus, Status
-from kfetch.cli.text import agent_json, agent_lines
 from kfetch.fetch.stats import FetchStats, SessionStatus
 
 QUERY = QueryStatus(

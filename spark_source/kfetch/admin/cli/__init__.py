@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from kfetch.cli import verbs
+from kfetch.admin.cli import verbs
 from kfetch.errors import BrokenPlugin, KfetchError
 
 __all__ = ["command", "main"]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kfetch import cli
-from kfetch.admin import agents
+from kfetch.admin import agents, cli
 from tests.kfetch.admin.checkpoints import ID, QUERY, commit, initial, ours, plan, theirs
 from tests.kfetch.wire.little import LittleKafka
 

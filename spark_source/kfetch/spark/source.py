@@ -38,7 +38,7 @@ from kfetch.errors import KfetchError, NotBuilt, OptionError
 from kfetch.model import Split
 from kfetch.offsets import DocumentCache
 from kfetch.options.catalogue import no_effect
-from kfetch.schema import schema, with_schema
+from kfetch.spark.schema import schema, with_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +77,7 @@ class KfetchDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch read. Raises OptionError for a schema that can't be read."""
-        from kfetch.batch import batch_reader
+        from kfetch.spark.batch import batch_reader
 
         is_batch = self._no_stream is not None
         options = self._options if is_batch else parsing.parse(self.options, batch=True)
@@ -162,7 +162,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Spark passes the splits that ``partitions`` returned.
     def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Return a split's records. Runs in an executor's Python worker."""
-        from kfetch import worker
+        from kfetch.spark import worker
 
         return worker.read(partition.value, self._options)
 

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from kfetch.lag import Lag, LagHistory
+from kfetch.spark.lag import Lag, LagHistory
 
 log = logging.getLogger(__name__)
 

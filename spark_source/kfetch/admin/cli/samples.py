@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kfetch.cli.source_options import REGISTRIES, OptionPairs, PropertiesFile
+from kfetch.admin.cli.source_options import REGISTRIES, OptionPairs, PropertiesFile
 
 if TYPE_CHECKING:
     from kfetch.admin.samples import SampleReport

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.cli.properties import parse_properties, read_properties
+from kfetch.admin.cli.properties import parse_properties, read_properties
 from kfetch.errors import OptionError
 from kfetch.options.catalogue import lookup
 

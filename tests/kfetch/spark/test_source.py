@@ -27,8 +27,8 @@ from kfetch.errors import OptionError
 from kfetch.fetch import inline
 from kfetch.model import Broker, OffsetRange, Split, TopicPartition
 from kfetch.options import parse
-from kfetch.schema import schema
-from kfetch.source import KfetchDataSource, KfetchSplit, KfetchStreamReader
+from kfetch.spark.schema import schema
+from kfetch.spark.source import KfetchDataSource, KfetchSplit, KfetchStreamReader
 from tests.kfetch.wire.little import LittleKafka
 
 T0 = TopicPartition("t", 0)
@@ -303,7 +303,7 @@ def test_stop_without_a_start() -> None:
 
 STUCK = """
 import os, signal, sys, threading
-from kfetch import source
+from kfetch.spark import source
 
 class Driver:
     def close(self):

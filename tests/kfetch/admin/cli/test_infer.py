@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kfetch.model import TopicPartition
-from tests.kfetch.cli.conftest import Kfetch
+from tests.kfetch.admin.cli.conftest import Kfetch
 from tests.kfetch.formats.registry.scripted_registry import ScriptedRegistry, framed
 from tests.kfetch.wire.little import LittleKafka
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kfetch.cli.source_options import OptionPairs, PropertiesFile, source_options
+from kfetch.admin.cli.source_options import OptionPairs, PropertiesFile, source_options
 
 _SHORT = "Look at a checkpoint, or move it to Spark's connector."
 _ABOUT = f"""{_SHORT}
@@ -53,7 +53,7 @@ def show(
       kfetch checkpoint show /data/clicks
     """
     from kfetch.admin import checkpoint as checkpoints
-    from kfetch.cli import checkpoint_text
+    from kfetch.admin.cli import checkpoint_text
 
     checkpoint = checkpoints.read_checkpoint(checkpoints.checkpoint_directory(path))
     if as_json:
@@ -97,7 +97,7 @@ def verify(
     """
     from kfetch.admin import checkpoint as checkpoints
     from kfetch.admin import checkpoint_check
-    from kfetch.cli import checkpoint_text
+    from kfetch.admin.cli import checkpoint_text
     from kfetch.errors import CheckpointMismatch
 
     options = source_options(properties, option or ())
@@ -141,8 +141,8 @@ def to_kafka(
       kfetch checkpoint to-kafka /data/clicks
     """
     from kfetch.admin.checkpoint import checkpoint_directory
+    from kfetch.admin.cli import checkpoint_text
     from kfetch.admin.to_connector import to_connector
-    from kfetch.cli import checkpoint_text
 
     directory = checkpoint_directory(path)
     conversion = to_connector(directory, force=force)

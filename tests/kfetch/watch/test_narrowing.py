@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.model import TopicPartition
-from kfetch.narrowing import CLOCK_SKEW_MS, Condition, Operator, TimeBounds, narrow, time_bounds
+from kfetch.watch.narrowing import (
+    CLOCK_SKEW_MS,
+    Condition,
+    Operator,
+    TimeBounds,
+    narrow,
+    time_bounds,
+)
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 RANGES = {T0: (0, 100), T1: (50, 60), U0: (10, 20)}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from kfetch.cli.source_options import CONNECTIONS, source_options
+from kfetch.admin.cli.source_options import CONNECTIONS, source_options
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def source_options(
     ``prefixes``: take only options that begin with one of them from the command line. Raises
     OptionError for a file that can't be read, and BadParameter for a wrong pair.
     """
-    from kfetch.cli.properties import read_properties
+    from kfetch.admin.cli.properties import read_properties
 
     options = read_properties(properties) if properties else {}
     for name, value in map(_pair, pairs):

@@ -10,7 +10,7 @@ from pyspark.sql.types import (
 )
 
 from kfetch.errors import OptionError
-from kfetch.schema import schema, with_schema
+from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.test_schema import ALL, TEXT, options, struct, typed
 
 FLAT = {**typed("value"), "valueFields": "flat"}

@@ -8,7 +8,7 @@ from kfetch import errors
 from kfetch.admin import explanations
 from kfetch.errors import KfetchError, OptionError
 from kfetch_jobs.errors import RecordsLost
-from tests.kfetch.cli.conftest import Kfetch
+from tests.kfetch.admin.cli.conftest import Kfetch
 
 
 @pytest.mark.parametrize("text", ["LOG_TRUNCATED", "[LOG_TRUNCATED]", "log_truncated"])

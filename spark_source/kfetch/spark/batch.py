@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kfetch.narrowing import Condition, Operator
 from kfetch.options.catalogue import no_effect
+from kfetch.watch.narrowing import Condition, Operator
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,7 @@ class KfetchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return a split's records. Runs in an executor's Python worker."""
-        from kfetch import worker
+        from kfetch.spark import worker
 
         if partition.value is None:
             return iter(())

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from kfetch import cli
-from kfetch.admin import agents
+from kfetch.admin import agents, cli
 from kfetch.errors import BrokenPlugin
 from kfetch.options.catalogue import OPTIONS
-from tests.kfetch.cli.conftest import Kfetch
-from tests.kfetch.cli.test_text import STATUS
+from tests.kfetch.admin.cli.conftest import Kfetch
+from tests.kfetch.admin.cli.test_text import STATUS
 from tests.kfetch.wire.little import LittleKafka
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfetch import options as parsing
-from kfetch.worker import with_executors_rack
+from kfetch.spark.worker import with_executors_rack
 
 
 @pytest.mark.parametrize(

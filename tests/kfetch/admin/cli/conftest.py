@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kfetch import cli
+from kfetch.admin import cli
 
 Kfetch = Callable[..., tuple[int, str, str]]
 

@@ -14,13 +14,13 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kfetch.batch import KfetchReader, NarrowingReader, batch_reader, conditions
 from kfetch.errors import OptionError, RecordsExpired
 from kfetch.fetch import inline
 from kfetch.model import TopicPartition
-from kfetch.narrowing import Condition, Operator
 from kfetch.options import parse
-from kfetch.source import KfetchDataSource
+from kfetch.spark.batch import KfetchReader, NarrowingReader, batch_reader, conditions
+from kfetch.spark.source import KfetchDataSource
+from kfetch.watch.narrowing import Condition, Operator
 from tests.kfetch.wire.little import LittleKafka
 
 T0 = TopicPartition("t", 0)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kfetch.lag import Lag, LagHistory, PartitionLag, lags
-from kfetch.listener import LagListener
 from kfetch.model import TopicPartition
+from kfetch.spark.lag import Lag, LagHistory, PartitionLag, lags
+from kfetch.spark.listener import LagListener
 
 RECORDED = json.loads((Path(__file__).parent / "progress.json").read_text())
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

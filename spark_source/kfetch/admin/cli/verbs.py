@@ -14,9 +14,9 @@ from typing import Annotated
 
 import typer
 
-from kfetch.cli import checkpoints, samples
-from kfetch.cli.explain import explain
-from kfetch.cli.source_options import CONNECTIONS, OptionPairs, PropertiesFile, source_options
+from kfetch.admin.cli import checkpoints, samples
+from kfetch.admin.cli.explain import explain
+from kfetch.admin.cli.source_options import CONNECTIONS, OptionPairs, PropertiesFile, source_options
 
 _RATES_S_MAX = 3600.0
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
@@ -65,7 +65,7 @@ def check(
       kfetch check kafka.example:9093 --properties client.properties --topic clicks
     """
     from kfetch.admin import brokers
-    from kfetch.cli import text
+    from kfetch.admin.cli import text
     from kfetch.errors import ClusterUnusable
 
     kafka = _options(servers, properties, option or ())
@@ -109,8 +109,8 @@ def options(
     Example: options of fetching
       kfetch options fetch
     """
+    from kfetch.admin.cli import text
     from kfetch.admin.values import known_options, similar_option
-    from kfetch.cli import text
     from kfetch.errors import OptionError
 
     rows = known_options(name)
@@ -152,7 +152,7 @@ def agents(
       kfetch agents --json
     """
     from kfetch.admin.agents import find_with_rates
-    from kfetch.cli import text
+    from kfetch.admin.cli import text
 
     statuses = find_with_rates(seconds)
     if as_json:

@@ -1,0 +1,1 @@
+"""What Spark calls: the data source, its readers, the columns as Spark's types, the listener."""

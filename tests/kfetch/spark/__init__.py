@@ -1,0 +1,1 @@
+"""What Spark calls, without Spark's engine."""
