@@ -11,7 +11,7 @@ from pyspark.sql.types import (
 
 from kfetch.errors import OptionError
 from kfetch.spark.schema import schema, with_schema
-from tests.kfetch.test_schema import ALL, TEXT, options, struct, typed
+from tests.kfetch.spark.test_schema import ALL, TEXT, options, struct, typed
 
 FLAT = {**typed("value"), "valueFields": "flat"}
 

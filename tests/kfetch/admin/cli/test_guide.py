@@ -16,7 +16,7 @@ from tests.kfetch.wire.little import LittleKafka
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
-GUIDE = Path(__file__).parents[3] / "docs/how-to/migration.md"
+GUIDE = Path(__file__).parents[4] / "docs/how-to/migration.md"
 BLOCKS = re.findall(r"```bash\n(.*?)```", GUIDE.read_text(), re.DOTALL)
 COMMANDS = [line.strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
 

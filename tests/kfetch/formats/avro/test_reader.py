@@ -13,7 +13,7 @@ from kfetch.formats.avro import layout as ops
 from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.formats.avro.records import number
-from tests.kfetch.test_schema import options
+from tests.kfetch.spark.test_schema import options
 from tests.kfetch.wire.little import LittleKafka
 
 _WRITER = json.dumps(

@@ -10,7 +10,7 @@ from kfetch.errors import OptionError
 from kfetch.formats.json.time_zones import find_zone, zone_named
 from kfetch.options.catalogue import no_effect
 from kfetch.spark.schema import schema, with_schema
-from tests.kfetch.test_schema import BOTH, options, typed
+from tests.kfetch.spark.test_schema import BOTH, options, typed
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.formats.protobuf.proto_text import descriptor_set
 from tests.kfetch.formats.protobuf.wire import number, sized
-from tests.kfetch.test_schema import options
+from tests.kfetch.spark.test_schema import options
 from tests.kfetch.wire.little import LittleKafka
 
 _FILE = """

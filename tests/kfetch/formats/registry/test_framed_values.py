@@ -23,7 +23,7 @@ from tests.kfetch.formats.protobuf.proto_text import descriptor_set
 from tests.kfetch.formats.protobuf.wire import number as field
 from tests.kfetch.formats.protobuf.wire import sized
 from tests.kfetch.formats.registry.scripted_registry import ScriptedRegistry, framed
-from tests.kfetch.test_schema import options
+from tests.kfetch.spark.test_schema import options
 from tests.kfetch.wire.little import LittleKafka
 
 
