@@ -50,7 +50,7 @@ def test_a_run_rotates_its_log(tmp_path: Path) -> None:
     "stamped",
     [
         "from kfetch_jobs.util.rotating_log import RunLog; RunLog(Path('unused')).install(); use()",
-        "from kfetch import cli; cli.command = lambda: lambda prog_name: use(); cli.main()",
+        "from kfetch.admin import cli; cli.command = lambda: lambda prog_name: use(); cli.main()",
     ],
     ids=["supervised", "by hand"],
 )
