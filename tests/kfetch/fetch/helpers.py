@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kfetch import options as parsing
-from kfetch.fetch.inline import Query
+from kfetch.agent.inline import Query
 from kfetch.model import OffsetRange, TopicPartition
 from tests.kfetch.wire.little import LittleKafka
 
