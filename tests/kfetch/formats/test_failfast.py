@@ -90,7 +90,7 @@ def test_failfast_names_the_record(
         _append(kafka, T1, column, items)
         given = {f"{column}{rest}": text for rest, text in case.options.items()}
         reader = query(kafka, **{f"{column}Format": name}, **given, **more, columns=columns)
-        reader._options = face.with_types(reader._options)
+        reader.options = face.with_types(reader.options)
         with pytest.raises(MalformedValue) as failure:
             list(reader.read([part(kafka, T0, 0, 3), part(kafka, T1, 0, 3)]))
 
