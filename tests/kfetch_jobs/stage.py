@@ -14,8 +14,8 @@ import psutil
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.progress_file import append_batch, progress_path
-from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.processes import MARK
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.store import Run, Store

@@ -16,7 +16,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.decode import NO_BYTES, lacks_bytes
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.jvm.spark import cause_of, lost_jvm
-from kfetch_jobs.run.broker_report import broker_report_path
+from kfetch_jobs.progress.reports import broker_report_path
 from kfetch_jobs.run.dead_letter_frames import LETTER
 from kfetch_jobs.run.outages import outage
 from kfetch_jobs.run.spark_errors import is_project_code

@@ -20,8 +20,8 @@ from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.config import Job
 from kfetch_jobs.jvm.spark import session
+from kfetch_jobs.progress.reports import read_unreachable
 from kfetch_jobs.run import delta_sink
-from kfetch_jobs.run.broker_report import read_unreachable
 from kfetch_jobs.run.check_new_query import check_new_query
 from kfetch_jobs.run.check_origin import check_origin
 from kfetch_jobs.run.check_replay import check_replay

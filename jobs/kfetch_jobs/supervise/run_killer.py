@@ -7,8 +7,8 @@ import time
 from collections.abc import Container
 from pathlib import Path
 
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.progress_file import committed_since, progress_path
-from kfetch_jobs.run.exit_kind import ExitKind
 from kfetch_jobs.supervise.processes import GONE_WITHIN_S, RunProcess
 from kfetch_jobs.supervise.run_process import remove_settings, run_process
 from kfetch_jobs.supervise.store import Run, Store

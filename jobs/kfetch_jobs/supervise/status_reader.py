@@ -18,10 +18,9 @@ from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.models import Health
 from kfetch_jobs.errors import ConfigError, JobsError
+from kfetch_jobs.progress.broker_report import ELECTION_S, Unreachable
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
-from kfetch_jobs.run.broker_report import read_unreachable
-from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
-from kfetch_jobs.run.unreachable import ELECTION_S, Unreachable
+from kfetch_jobs.progress.reports import Pulse, read_pulse, read_unreachable
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
 from kfetch_jobs.supervise.job_lag import JobLag, job_lag
 from kfetch_jobs.supervise.run_process import run_process
@@ -136,9 +135,7 @@ def _job_status(project: Project, name: str, recorded: _Recorded, now: float) ->
 
 def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: float) -> JobStatus:
     state, run = recorded.states.get(job.name), recorded.runs.get(job.name)
-    pulse = read_pulse(pulse_path(job.directory)) if run else None
-    if run and pulse and pulse.at < run.started_s:
-        pulse = None  # an earlier run wrote it
+    pulse = read_pulse(job.directory, run.started_s) if run else None
     unreachable = read_unreachable(job, run.started_s) if run else ()
     last = last_batch(progress_path(job.directory))
     lag = job_lag(job, run.started_s, pulse, last, now) if run else JobLag()

@@ -11,8 +11,8 @@ import pytest
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress import progress_file as progress
-from kfetch_jobs.run.broker_report import broker_report_path
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.web.units import UNKNOWN
@@ -89,8 +89,7 @@ def test_a_broker_that_is_away(shop: Project) -> None:
 
     The job is degraded since the outage, and not since its start.
     """
-    pulse = {"at": time.time(), "batch": 1, "lag": 0, "lag_s": 0.0, "query": "q"}
-    (shop.storage / "clicks" / "pulse.json").write_text(json.dumps(pulse))
+    write_pulse(shop.storage / "clicks", Pulse(at=time.time(), batch=1, lag=0, query="q"))
     report = broker_report_path(shop.storage / "clicks", "source")
     report.parent.mkdir()
     entry = {"name": "broker 1 (h:9092)", "since": time.time() - 20, "cause": "refused"}
