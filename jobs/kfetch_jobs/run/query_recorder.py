@@ -23,7 +23,7 @@ from kfetch_jobs.checkpoints.topic_history import TopicIds, offsets_topic_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.partition_lags import summarize
-from kfetch_jobs.progress.progress_file import append_batch, progress_path
+from kfetch_jobs.progress.progress_file import append_batch
 from kfetch_jobs.progress.reports import Pulse, write_partition_lags, write_pulse
 from kfetch_jobs.progress.spark_progress import batch_from_spark, end_offsets
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
@@ -45,7 +45,6 @@ class QueryRecorder:
 
     def __init__(self, job: Job, report: ReportBatch) -> None:
         self._job = job
-        self._progress_path = progress_path(job.directory)
         self._report = report
         self._lag_history = LagHistory()
         self._lock = threading.Lock()
@@ -91,7 +90,7 @@ class QueryRecorder:
         self.batches += 1
         self.rows += batch.rows
         batch = replace(batch, run_batches=self.batches, run_rows=self.rows)
-        append_batch(self._progress_path, batch)
+        append_batch(self._job.directory, batch)
         self.dead_letters += batch.dead_letters
         self.lag = batch.lag
         self._last_batch = batch

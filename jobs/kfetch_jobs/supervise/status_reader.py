@@ -19,7 +19,7 @@ from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.models import Health
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.progress.broker_report import ELECTION_S, Unreachable
-from kfetch_jobs.progress.progress_file import last_batch, progress_path
+from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.progress.reports import Pulse, read_pulse, read_unreachable
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
 from kfetch_jobs.supervise.job_lag import JobLag, job_lag
@@ -137,7 +137,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
     state, run = recorded.states.get(job.name), recorded.runs.get(job.name)
     pulse = read_pulse(job.directory, run.started_s) if run else None
     unreachable = read_unreachable(job, run.started_s) if run else ()
-    last = last_batch(progress_path(job.directory))
+    last = last_batch(job.directory)
     lag = job_lag(job, run.started_s, pulse, last, now) if run else JobLag()
     lag = replace(lag, at_least=lag.at_least or bool(unreachable))
     space = _checkpoint_space(job)

@@ -10,7 +10,7 @@ from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.cross_checks import same_rows_mistake, writes_same_records
 from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
-from kfetch_jobs.progress.progress_file import committed_since, progress_path
+from kfetch_jobs.progress.progress_file import committed_since
 from kfetch_jobs.progress.reports import Pulse, read_pulse
 from kfetch_jobs.supervise.processes import RunProcess
 from kfetch_jobs.supervise.rules import Rules
@@ -54,7 +54,7 @@ class SupervisedJob:
 
     def committed(self) -> tuple[int, int]:
         """Returns the number of micro-batches that the present run committed, and of their rows."""
-        return committed_since(progress_path(self.job.directory), self.state.started_s or 0.0)
+        return committed_since(self.job.directory, self.state.started_s or 0.0)
 
     def silent_s(self, pulse: Pulse | None, now: float) -> float:
         """Returns for how long the supervisor has seen no new sign of life of a run, in seconds."""

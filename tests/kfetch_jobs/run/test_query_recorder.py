@@ -9,7 +9,7 @@ import pytest
 
 from kfetch_jobs import config
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.progress.progress_file import progress_path, read_batches
+from kfetch_jobs.progress.progress_file import read_batches
 from kfetch_jobs.progress.reports import read_partition_lags, read_pulse
 from kfetch_jobs.run import query_recorder
 from tests.kfetch_jobs.progress.test_spark_progress import TOLD
@@ -57,7 +57,7 @@ def test_lines_have_the_totals_of_their_run(project: Path) -> None:
         for batch in range(2):
             recorder.record_progress(TOLD | {"runId": "1", "id": "2", "batchId": batch})
 
-    written = read_batches(progress_path(job.directory))
+    written = read_batches(job.directory)
     assert [(1, 40), (2, 80)] * 2 == [(batch.run_batches, batch.run_rows) for batch in written]
 
 

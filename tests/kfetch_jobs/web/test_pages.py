@@ -67,7 +67,7 @@ def test_dead_letters_are_seen(shop: Project) -> None:
     (shop.path.parent / "jobs" / "clicks.yml").write_text(own_table)
     example = "t-0, offset 7: the value does not fit valueSchema: field id is no INT, at byte 6"
     told = replace(batch(3, time.time()), dead_letters=12, dead_letter=example)
-    progress.append_batch(shop.storage / "clicks" / "progress.jsonl", told)
+    progress.append_batch(shop.storage / "clicks", told)
     with browser(shop) as client:
         first, own = (Html(client.get(page).text).text for page in pages)
     assert "12 dead letters" in first
@@ -76,7 +76,7 @@ def test_dead_letters_are_seen(shop: Project) -> None:
     assert "Dead letters Behind after" in own
     assert " 600 12 1,234 500" in own
 
-    progress.append_undone(shop.storage / "clicks" / "progress.jsonl", 3)
+    progress.append_undone(shop.storage / "clicks", 3)
     with browser(shop) as client:
         for page in pages:
             text = Html(client.get(page).text).text
