@@ -37,5 +37,5 @@ def check_origin(job: Job) -> bool:
 
 
 def _is_refusal(cause: KfetchError) -> bool:
-    """Return whether another try can't help: a wrong password, certificate, listener or option."""
+    """Returns whether another try can't help: a wrong password, certificate, listener or option."""
     return isinstance(cause, AccessRefused | OptionError) or cause.where.get("retriable") is False

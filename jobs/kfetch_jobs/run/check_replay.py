@@ -15,7 +15,7 @@ from kfetch_jobs.errors import RecordsLost
 
 
 def check_replay(job: Job) -> None:
-    """Raise RecordsLost if records of the job's last replay have expired before it ran.
+    """Raises RecordsLost if records of the job's last replay have expired before it ran.
 
     Raises the source's error if the brokers do not answer. Asks them only if the job has not run
     since the replay, and only about sources with ``failOnDataLoss=false``.

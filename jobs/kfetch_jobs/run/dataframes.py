@@ -30,7 +30,7 @@ _BROKER_REPORT = "kfetch.brokerReport"
 def source_frames(
     spark: SparkSession, job: Job, columns: Sequence[str] = ()
 ) -> dict[str, DataFrame]:
-    """Return the streams by the names of their views.
+    """Returns the streams by the names of their views.
 
     With dead letters, they have the column LETTER. ``columns``: those of the source; without them,
     all that the job's options say.
@@ -58,7 +58,7 @@ def _named(frame: DataFrame, into: str) -> DataFrame:
 
 
 def apply_transform(job: Job, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the result of the job's transform; without one, the source itself."""
+    """Returns the result of the job's transform; without one, the source itself."""
     transform = job.file.transform
     if transform is None:
         return next(iter(frames.values()))

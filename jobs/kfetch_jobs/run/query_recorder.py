@@ -138,7 +138,7 @@ class QueryRecorder:
 
 
 def _counted_once(progress: dict[str, Any], reads: int) -> dict[str, Any]:
-    """Return a progress report in which each record counts once.
+    """Returns a progress report in which each record counts once.
 
     ``reads`` says how often Spark reads the query's only source. If its plan has the source as
     often, they all read the same records, and only the first one stays.
@@ -152,7 +152,7 @@ def _counted_once(progress: dict[str, Any], reads: int) -> dict[str, Any]:
 
 
 def query_listener(recorder: QueryRecorder) -> Any:
-    """Return a listener for Spark that passes its reports to the recorder."""
+    """Returns a listener for Spark that passes its reports to the recorder."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Listener(StreamingQueryListener):

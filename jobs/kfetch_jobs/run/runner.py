@@ -148,7 +148,7 @@ def _query_errors(job: Job, stop: threading.Event, log: Path) -> Iterator[None]:
 
 @contextmanager
 def _stop_signal() -> Iterator[threading.Event]:
-    """Yield an event that the first SIGTERM or SIGINT sets. Python handles the second one."""
+    """Yields an event that the first SIGTERM or SIGINT sets. Python handles the second one."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 

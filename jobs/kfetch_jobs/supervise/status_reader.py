@@ -237,7 +237,7 @@ def _room_problems(health: Health, state: JobState, place: int | None, now: floa
 
 
 def _interrupted_move(job: Job) -> Iterator[str]:
-    """Yield that a move of the job's offsets has not ended. It may still run."""
+    """Yields that a move of the job's offsets has not ended. It may still run."""
     try:
         move = interrupted_move(job)
     except JobsError as error:
@@ -256,7 +256,7 @@ def _checkpoint_space(job: Job) -> DiskSpace | None:
 
 
 def _space_problems(job: Job, space: DiskSpace | None) -> Iterator[str]:
-    """Yield that the disk of the checkpoint is almost full: Spark could commit no micro-batch."""
+    """Yields that the disk of the checkpoint is almost full: Spark could commit no micro-batch."""
     if job.file.enabled and space is not None and space.short:
         yield f"the disk of its checkpoint {job.checkpoint} has only {space}"
 
@@ -264,7 +264,7 @@ def _space_problems(job: Job, space: DiskSpace | None) -> Iterator[str]:
 def _broker_problems(
     state: JobState | None, unreachable: Iterable[Unreachable], now: float
 ) -> Iterator[str]:
-    """Yield the brokers that the running query cannot reach. An election takes a moment."""
+    """Yields the brokers that the running query cannot reach. An election takes a moment."""
     if state is not None and state.phase is Phase.RUNNING:
         yield from (str(one) for one in unreachable if now - one.since_at >= ELECTION_S)
 
@@ -272,7 +272,7 @@ def _broker_problems(
 def health_problems(
     health: Health, state: JobState, pulse: Pulse | None, lag: JobLag, now: float
 ) -> Iterator[str]:
-    """Yield the reasons why a job counts as unhealthy."""
+    """Yields the reasons why a job counts as unhealthy."""
     if state.phase is Phase.FAILED:
         yield f"given up: {state.sentence}"
     elif state.phase is Phase.BACKOFF:
