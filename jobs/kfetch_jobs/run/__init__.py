@@ -2,8 +2,7 @@
 
 runner.py          the run, from its lock to its end
 job_lock.py        one process at a time for a job and its checkpoint
-check_origin.py    compares the run with the note beside its checkpoint
-check_replay.py    whether Kafka still has what a replay must read again
+start_checks.py    what a run checks before it starts Spark
 check_new_query.py  whether Spark finds traces of earlier runs of a new query
 dataframes.py      from a job's description to a DataFrame: sources, transform
 dead_letter_frames.py  dead letters apart from good records, and beside rows
