@@ -1,4 +1,4 @@
-"""Produces click events to one topic at a steady rate, and counts acknowledged events.
+"""Makes a topic, produces click events to it at a steady rate, and counts acknowledged events.
 
 One request is in flight at a time. It has a record batch for each partition and ``acks=all``.
 There are no retries: an error ends the stream. A late request carries more events.
@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+import warnings
 from typing import Any
 
 from kfetch_jobs.demo import events
@@ -18,6 +19,32 @@ from kfetch_jobs.errors import DemoError
 TICK_S = 0.05
 EVENTS_PER_REQUEST_MAX = 50_000
 _TIMEOUT_S = 30
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Make the topic, and wait until the leader of each partition answers."""
+    from kafka import KafkaAdminClient
+
+    topics = {topic: {"num_partitions": partitions, "replication_factor": 1}}
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics(topics, wait_for_metadata=True)
+    # Metadata names a leader a moment before that broker knows it. Until then the broker refuses
+    # records with NOT_LEADER_OR_FOLLOWER. A request for offsets waits for the leader.
+    count_events(bootstrap, topic, partitions)
+
+
+def count_events(bootstrap: str, topic: str, partitions: int) -> int:
+    """Returns the sum of the partitions' log ends, from the broker."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    parts = [TopicPartition(topic, number) for number in range(partitions)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # kafka-python warns about itself
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+        try:
+            return int(sum(consumer.end_offsets(parts).values()))
+        finally:
+            consumer.close()
 
 
 class Producer(threading.Thread):
