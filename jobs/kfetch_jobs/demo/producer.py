@@ -7,7 +7,6 @@ There are no retries: an error ends the stream. A late request carries more even
 from __future__ import annotations
 
 import socket
-import struct
 import threading
 import time
 import warnings
@@ -15,6 +14,7 @@ from typing import Any
 
 from kfetch_jobs.demo import events
 from kfetch_jobs.errors import DemoError
+from kfetch_jobs.kafka.ready import exchange
 
 TICK_S = 0.05
 EVENTS_PER_REQUEST_MAX = 50_000
@@ -134,10 +134,7 @@ def _produce(connection: socket.socket, topic: str, batches: dict[int, bytes]) -
         timeout_ms=_TIMEOUT_S * 1000,
         topic_data=[topic_data(name=topic, partition_data=data)],
     )
-    request.with_header(correlation_id=1, client_id="kfetch-demo")
-    connection.sendall(request.encode(header=True, framed=True))
-    (length,) = struct.unpack(">i", _read(connection, 4))
-    reply = ProduceResponse[9].decode(_read(connection, length), header=True)
+    reply = exchange(connection, request, ProduceResponse[9])
     return {part.index: _base_offset(part) for part in reply.responses[0].partition_responses}
 
 
@@ -145,13 +142,3 @@ def _base_offset(part: Any) -> int:
     if part.error_code:
         raise DemoError(f"partition {part.index} answers with error code {part.error_code}")
     return int(part.base_offset)
-
-
-def _read(connection: socket.socket, length: int) -> bytes:
-    data = bytearray()
-    while len(data) < length:
-        part = connection.recv(length - len(data))
-        if not part:
-            raise ConnectionResetError("the broker closed the connection")
-        data += part
-    return bytes(data)
