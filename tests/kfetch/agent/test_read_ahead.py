@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
 
-from kfetch import options as parsing
 from kfetch.agent.budget import Budget
 from kfetch.agent.inbox import Inbox
 from kfetch.agent.read_ahead import ReadAhead
@@ -26,6 +25,7 @@ from kfetch.model import Broker, OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.records.batch import batches_from, extent
 from kfetch.session.replies import PartitionReply
+from kfetch.spark import options as parsing
 from kfetch.wire.cluster import Cluster
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.log import batch
