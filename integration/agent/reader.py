@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from kfetch.agent import inline, launch
 from kfetch.errors import KfetchError
-from kfetch.options import parse
 from kfetch.spark import worker
+from kfetch.spark.options import parse
 from kfetch.watch.driver import Driver
 from kfetch_jobs.kafka import Cluster
 

@@ -17,8 +17,9 @@ from integration.security.access import VALUES, options
 from kfetch.agent import inline, launch
 from kfetch.errors import AccessRefused, AgentError
 from kfetch.model import Split
-from kfetch.options import SourceOptions, parse
+from kfetch.options import SourceOptions
 from kfetch.spark import worker
+from kfetch.spark.options import parse
 from kfetch.watch.driver import Driver
 
 pytestmark = pytest.mark.integration

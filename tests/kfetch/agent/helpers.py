@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
-from kfetch import options as parsing
 from kfetch.agent.inbox import Inbox
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
+from kfetch.spark import options as parsing
 from tests.kfetch.wire.little import LittleKafka
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

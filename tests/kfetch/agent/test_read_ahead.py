@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
 
-from kfetch import options as parsing
 from kfetch.agent.budget import Budget
 from kfetch.agent.read_ahead import ReadAhead
 from kfetch.agent.shared_query import SharedQuery
@@ -24,6 +23,7 @@ from kfetch.model import Broker, OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.records.batch import batches_from, extent
 from kfetch.session.replies import PartitionReply
+from kfetch.spark import options as parsing
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.log import batch
 
