@@ -96,7 +96,11 @@ class Delivery:
 
 
 class SplitReader:
-    """Reads one split."""
+    """Reads one split.
+
+    Each answer to an error moves ranges, look-ups and the deadline together, so they stand in one
+    class.
+    """
 
     def __init__(
         self,
