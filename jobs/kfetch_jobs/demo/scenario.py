@@ -156,7 +156,7 @@ class _Scenario:
         return self.producer.acknowledged
 
     def _landed(self) -> int:
-        batches = progress.read_batches(progress.progress_path(self.job.directory))
+        batches = progress.read_batches(self.job.directory)
         return batches[-1].end if batches else 0
 
     def _all_landed(self) -> bool:
@@ -202,7 +202,7 @@ class _Scenario:
     def summary(self, kill: Kill, *, in_log: int, began: float) -> Summary:
         """Count the rows and draw the picture. ``began`` is in seconds of time.monotonic."""
         counts = count(self.job, self.directory, produced=self._produced(), in_log=in_log)
-        batches = progress.read_batches(progress.progress_path(self.job.directory))
+        batches = progress.read_batches(self.job.directory)
         drawn = curves(self.producer.curve, batches, kill)
         title = (
             f"{counts.rows:,} of {counts.produced:,} events in Delta after a SIGKILL: "

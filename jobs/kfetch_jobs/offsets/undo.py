@@ -27,7 +27,7 @@ from kfetch_jobs.offsets.retention import check_readable
 from kfetch_jobs.offsets.shared_tables import check_no_writes_since, jobs_on_same_tables, topics_of
 from kfetch_jobs.offsets.table_rows import AppendedRows, appended_tables, open_rows
 from kfetch_jobs.offsets.topic_ids import check_same_topics
-from kfetch_jobs.progress.progress_file import append_undone, progress_path
+from kfetch_jobs.progress.progress_file import append_undone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +217,7 @@ def undo(
     backup.record_stage(Stage.UNDONE)
     if plan.since:
         with suppress(OSError):  # only the page reads it
-            append_undone(progress_path(job.directory), backup.batch)
+            append_undone(job.directory, backup.batch)
 
 
 def _has_position(plan: UndoPlan, ranges: Sequence[OffsetRange]) -> bool:

@@ -10,8 +10,8 @@ from pathlib import Path
 from kfetch.admin.agents import QueryStatus, Status
 from kfetch.admin.values import FetchStats
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.run import partition_lags
-from kfetch_jobs.run.partition_lags import PartitionLags
+from kfetch_jobs.progress.partition_lags import PartitionLags
+from kfetch_jobs.progress.reports import read_partition_lags
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Run
 from kfetch_jobs.web.curve import WINDOWS
@@ -125,7 +125,7 @@ class JobPage:
 
 def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: Path) -> JobPage:
     """Returns the values of a job's page. ``directory`` has the job's files."""
-    lags = partition_lags.read(partition_lags.partitions_path(directory))
+    lags = read_partition_lags(directory)
     runs, trouble = observer.runs(job.name)
     reading = job.name in snapshot.reading
     readers = [
