@@ -162,19 +162,6 @@ def test_created_again_before_the_run(kafka: LittleKafka, asked: Ask, tables: Ta
     assert rows(6, 4) == tables[target()]
 
 
-def test_an_undo_after_a_run_of_the_new_topic(
-    kafka: LittleKafka, asked: Ask, tables: Tables
-) -> None:
-    """Its offsets of then would delete rows of the new topic, and bring others twice: refused."""
-    asked("replay", "--to-earliest", "--execute")
-    planned(9, of_earlier(kafka, 2, 2))
-    committed(9)
-    before = files()
-
-    assert "so its offsets of then are of no use" in asked("undo", "--execute", code=1)
-    assert before == files()
-
-
 def test_a_note_that_somebody_changed(kafka: LittleKafka) -> None:
     """Anything but ids by topic counts as none."""
     note_origin(the_job(), {})
