@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import local_path
+from kfetch_jobs.util.files import read_json
 
 
 def local_directory(job: Job) -> Path | None:
@@ -37,7 +37,5 @@ def has_offsets(checkpoint: Path) -> bool:
 
 def query_id(checkpoint: Path) -> str | None:
     """Returns the id of the query to which a local checkpoint belongs; None without one."""
-    try:
-        return str(json.loads((checkpoint / "metadata").read_text())["id"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    found = read_json(checkpoint / "metadata").get("id")
+    return None if found is None else str(found)

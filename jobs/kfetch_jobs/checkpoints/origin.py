@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kfetch.admin.brokers import WAIT_S, cluster_id
 from kfetch.admin.values import Subscription
@@ -21,7 +20,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.yamlfile import display
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.progress.progress_file import last_batch, progress_path
-from kfetch_jobs.util.files import write_json
+from kfetch_jobs.util.files import read_json, write_json
 
 _RAN = "ran"
 """The key that says whether the checkpoint had offsets."""
@@ -141,7 +140,7 @@ def _compare(job: Job, origin: Origin, clusters: Mapping[str, str]) -> None:
 def note_run(job: Job, ids: TopicIds) -> None:
     """Note that the checkpoint has offsets, of topics with these ids."""
     path = note_path(job)
-    note = _content(path)
+    note = read_json(path)
     after = {**note, _RAN: True, _TOPIC_IDS: _listed([noted_topic_ids(job), ids])}
     if note and note != after:
         write_json(path, after, everybody_reads=True)
@@ -149,7 +148,7 @@ def note_run(job: Job, ids: TopicIds) -> None:
 
 def noted_topic_ids(job: Job) -> TopicIds:
     """Return the ids of the topics that the job's runs have read, as far as the note has them."""
-    noted = _content(note_path(job)).get(_TOPIC_IDS)
+    noted = read_json(note_path(job)).get(_TOPIC_IDS)
     if not isinstance(noted, dict):
         return {}
     return {str(topic): frozenset(map(str, ids)) for topic, ids in noted.items()}
@@ -165,17 +164,9 @@ def noted_runs(job: Job) -> Path | None:
     Notes of older versions do not tell. Then the job's progress does.
     """
     path = note_path(job)
-    note = _content(path)
+    note = read_json(path)
     ran = note.get(_RAN, bool(note) and last_batch(progress_path(job.directory)) is not None)
     return path if ran else None
-
-
-def _content(path: Path) -> Mapping[str, Any]:
-    try:
-        note = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return note if isinstance(note, dict) else {}
 
 
 def _read(job: Job) -> Origin | None:
