@@ -8,12 +8,11 @@ Later runs and commands compare. An offset means nothing in another cluster, and
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kfetch.admin.brokers import WAIT_S, cluster_id
-from kfetch.admin.values import Subscription
 from kfetch_jobs.checkpoints.location import has_offsets, has_run, local_directory, note_path
 from kfetch_jobs.checkpoints.topic_history import TopicIds, checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
@@ -103,7 +102,8 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
             _TOPIC_IDS: _listed([noted_topic_ids(job), _checkpoint_ids(job)]),
             _RAN: noted_runs(job) is not None
             or (local_directory(job) is not None and has_run(job)),
-            "topics": _topics(job),  # and "tables": for a job that takes this one's place
+            # and "tables": for a job that takes this one's place
+            "topics": sorted({one for view in job.file.views() for one in job.named_topics(view)}),
         },
         everybody_reads=True,  # ``lag`` and ``offsets show`` of other users compare too
     )
@@ -112,16 +112,6 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
 def _checkpoint_ids(job: Job) -> TopicIds:
     local = local_directory(job)
     return checkpoint_topic_ids(local) if local else {}
-
-
-def _topics(job: Job) -> list[str]:
-    """The topics that the job's file names. A pattern names none."""
-    named = [job.parsed_options(view).subscription for view in job.file.views()]
-    return sorted({topic for one in named for topic in (*one.topics, *_assigned(one))})
-
-
-def _assigned(subscription: Subscription) -> Iterator[str]:
-    yield from (tp.topic for tp in subscription.assigned)
 
 
 def _compare(job: Job, origin: Origin, clusters: Mapping[str, str]) -> None:

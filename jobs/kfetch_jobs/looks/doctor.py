@@ -202,8 +202,7 @@ def _topics(project: Project, cluster: str) -> set[str]:
     for job in project.jobs_and_mistakes()[0].values():
         for view, source in job.file.views().items():
             if source.cluster == cluster:
-                subscription = job.parsed_options(view).subscription
-                named |= {*subscription.topics, *(tp.topic for tp in subscription.assigned)}
+                named |= job.named_topics(view)
     return named
 
 
