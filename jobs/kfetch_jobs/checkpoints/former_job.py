@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
-from kfetch_jobs.checkpoints.location import has_offsets, query_id
-from kfetch_jobs.checkpoints.table_log import has_log, queries_of
+from kfetch_jobs.checkpoints.location import has_log, has_offsets, queries_of, query_id
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import JobsError
