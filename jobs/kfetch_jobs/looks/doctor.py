@@ -37,7 +37,7 @@ _FREE_BYTES_MIN = 1 << 30
 """With less free space, logs and tables soon fill the disk."""
 
 
-class State(StrEnum):
+class Grade(StrEnum):
     """The result of one check."""
 
     OK = "ok"
@@ -49,7 +49,7 @@ class State(StrEnum):
 class Finding:
     """One check: its subject, its result, and what the user can do."""
 
-    state: State
+    state: Grade
     subject: str
     """What was checked."""
     text: str
@@ -84,19 +84,19 @@ def python(version: tuple[int, ...]) -> Finding:
     """Check the Python that runs this process and Spark's workers."""
     text = f"{version[0]}.{version[1]}, {sys.executable}"
     if version >= PYTHON_MINIMUM:
-        return Finding(state=State.OK, subject="python", text=text)
+        return Finding(state=Grade.OK, subject="python", text=text)
     advice = f"install Python {'.'.join(map(str, PYTHON_MINIMUM))} or newer, and kfetch into it"
-    return Finding(state=State.FAIL, subject="python", text=text, advice=advice)
+    return Finding(state=Grade.FAIL, subject="python", text=text, advice=advice)
 
 
 def java() -> Finding:
     """Check the Java that Spark starts."""
     try:
         path = find_java()
-        return Finding(state=State.OK, subject="java", text=f"{java_version(path)}, {path}")
+        return Finding(state=Grade.OK, subject="java", text=f"{java_version(path)}, {path}")
     except JobsError as cause:
         sentence, _, advice = cause.message.rpartition(": ")
-        return Finding(state=State.FAIL, subject="java", text=sentence, advice=advice)
+        return Finding(state=Grade.FAIL, subject="java", text=sentence, advice=advice)
 
 
 def installed_packages() -> Iterator[Finding]:
@@ -122,11 +122,11 @@ def packages(requires: list[str], installed: Callable[[str], str | None]) -> Ite
 def _package(name: str, requirement: Requirement, version: str | None) -> Finding:
     advice = f"pip install '{name}{requirement.specifier}'"
     if version is None:
-        return Finding(state=State.FAIL, subject=name, text="is not installed", advice=advice)
+        return Finding(state=Grade.FAIL, subject=name, text="is not installed", advice=advice)
     if not requirement.specifier.contains(version, prereleases=True):
         text = f"is {version}, but kfetch needs {requirement.specifier}"
-        return Finding(state=State.FAIL, subject=name, text=text, advice=advice)
-    return Finding(state=State.OK, subject=name, text=version)
+        return Finding(state=Grade.FAIL, subject=name, text=text, advice=advice)
+    return Finding(state=Grade.OK, subject=name, text=version)
 
 
 def _requirements(distribution: str) -> list[str]:
@@ -149,24 +149,24 @@ def decoder() -> Finding:
     except Exception as cause:  # a broken llvmlite raises errors of any type
         advice = "pip install --force-reinstall numba llvmlite"
         text = f"can't be loaded ({cause})"
-        return Finding(state=State.FAIL, subject="decoder", text=text, advice=advice)
+        return Finding(state=Grade.FAIL, subject="decoder", text=text, advice=advice)
     if ready.reference:
         text = "KFETCH_RECORDS=reference selects the slow decoder in pure Python"
         advice = "unset KFETCH_RECORDS"
-        return Finding(state=State.WARN, subject="decoder", text=text, advice=advice)
+        return Finding(state=Grade.WARN, subject="decoder", text=text, advice=advice)
     if ready.compiled:
-        return Finding(state=State.OK, subject="decoder", text=f"compiled, in {ready.directory}")
+        return Finding(state=Grade.OK, subject="decoder", text=f"compiled, in {ready.directory}")
     text = "is not compiled yet: the first read waits some seconds for it"
-    return Finding(state=State.WARN, subject="decoder", text=text, advice="kfetch warm")
+    return Finding(state=Grade.WARN, subject="decoder", text=text, advice="kfetch warm")
 
 
 def files(soft: int, hard: int) -> Finding:
     """Check how many files a process may open. The JVM raises its own limit to the hard one."""
     text = f"{_limit(soft)} at once, {_limit(hard)} at most"
     if hard == resource.RLIM_INFINITY or hard >= _FILES_MIN:
-        return Finding(state=State.OK, subject="open files", text=text)
+        return Finding(state=Grade.OK, subject="open files", text=text)
     advice = f"raise the hard limit (ulimit -Hn) to {_FILES_MIN} or more"
-    return Finding(state=State.WARN, subject="open files", text=text, advice=advice)
+    return Finding(state=Grade.WARN, subject="open files", text=text, advice=advice)
 
 
 def _limit(value: int) -> str:
@@ -177,10 +177,10 @@ def jobs(project: Project) -> Finding:
     """Check the files of the project's jobs."""
     names, mistakes = project.jobs_and_mistakes()
     if not mistakes:
-        return Finding(state=State.OK, subject="jobs", text=f"{len(names)}, {project.path}")
+        return Finding(state=Grade.OK, subject="jobs", text=f"{len(names)}, {project.path}")
     more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
     text, advice = f"{mistakes[0]}{more}", "kfetch validate lists all mistakes"
-    return Finding(state=State.FAIL, subject="jobs", text=text, advice=advice)
+    return Finding(state=Grade.FAIL, subject="jobs", text=text, advice=advice)
 
 
 def storage(directory: Path) -> Finding:
@@ -194,11 +194,11 @@ def storage(directory: Path) -> Finding:
     except OSError as cause:
         text = f"{existing} can't be written: {cause.strerror}"
         advice = f"give {_user()} the right to write there, or name another storage in kfetch.yml"
-        return Finding(state=State.FAIL, subject="storage", text=text, advice=advice)
+        return Finding(state=Grade.FAIL, subject="storage", text=text, advice=advice)
     text = f"{directory}, {free / (1 << 30):,.1f} GiB free"
     if free >= _FREE_BYTES_MIN:
-        return Finding(state=State.OK, subject="storage", text=text)
-    return Finding(state=State.WARN, subject="storage", text=text, advice="make room on that disk")
+        return Finding(state=Grade.OK, subject="storage", text=text)
+    return Finding(state=Grade.WARN, subject="storage", text=text, advice="make room on that disk")
 
 
 def _user() -> str:
@@ -241,23 +241,23 @@ def _cluster(
         state = brokers.check(options, topics, wait_s=LOOKUP_TIMEOUT_S)
     except OptionError as cause:
         advice = f"correct clusters.{name} in kfetch.yml or env/"
-        yield Finding(state=State.FAIL, subject=subject, text=cause.message, advice=advice)
+        yield Finding(state=Grade.FAIL, subject=subject, text=cause.message, advice=advice)
         return
     except AccessRefused as cause:  # its sentence names the missing operation
-        yield Finding(state=State.FAIL, subject=subject, text=cause.message)
+        yield Finding(state=Grade.FAIL, subject=subject, text=cause.message)
         return
     except KfetchError as cause:
         other = f"start the cluster, or correct clusters.{name}.bootstrap.servers in kfetch.yml"
         advice = cause.action or other
-        yield Finding(state=State.FAIL, subject=subject, text=cause.what, advice=advice)
+        yield Finding(state=Grade.FAIL, subject=subject, text=cause.what, advice=advice)
         return
     text = f"{counted(len(state.brokers), 'broker')}, by {state.servers}"
-    yield Finding(state=State.OK, subject=subject, text=text)
+    yield Finding(state=Grade.OK, subject=subject, text=text)
     for broker_state in state.brokers:
         if broker_state.error:
             advice = "its advertised.listeners must name an address that this machine can reach"
             text = f"{broker_state.broker}: {broker_state.error}"
-            yield Finding(state=State.FAIL, subject=subject, text=text, advice=advice)
+            yield Finding(state=Grade.FAIL, subject=subject, text=text, advice=advice)
     for sentence in state.unreadable:
         text, _, advice = sentence.rpartition(": ")
-        yield Finding(state=State.FAIL, subject=subject, text=text, advice=advice)
+        yield Finding(state=Grade.FAIL, subject=subject, text=text, advice=advice)

@@ -26,7 +26,7 @@ from kfetch_jobs.offsets.moves import (
     partition_move,
 )
 from kfetch_jobs.offsets.table_rows import appended_tables
-from kfetch_jobs.offsets.target import OffsetsFromFile, PartitionOffsets, Target, Timed
+from kfetch_jobs.offsets.target import MoveTarget, OffsetsFromFile, PartitionOffsets, Timed
 from kfetch_jobs.offsets.topic_ids import check_no_earlier_topic
 
 
@@ -36,7 +36,7 @@ class MovePlan:
 
     verb: Verb
     job: str
-    target: Target
+    target: MoveTarget
     checkpoint: Checkpoint
     moves: tuple[Move, ...]
     """The moves of the chosen partitions."""
@@ -96,7 +96,7 @@ class MovePlan:
 def plan_move(
     job: Job,
     verb: Verb,
-    target: Target,
+    target: MoveTarget,
     choices: Sequence[TopicChoice],
     margin_percent: int = MARGIN_PERCENT,
 ) -> MovePlan:
@@ -185,7 +185,7 @@ class _SourceMoves:
 def _source_moves(
     job: Job,
     verb: Verb,
-    target: Target,
+    target: MoveTarget,
     chosen: Collection[TopicPartition],
     source: SourceReport,
     planned_ends: Mapping[TopicPartition, Position],
@@ -231,7 +231,7 @@ def _reading(at: PartitionOffsets, after: int | None, planned_end: Position | No
 def _check_fits(
     job: Job,
     verb: Verb,
-    target: Target,
+    target: MoveTarget,
     chosen: Collection[TopicPartition],
     source: SourceReport,
 ) -> None:
@@ -254,7 +254,7 @@ def _check_fits(
             )
 
 
-def _timestamp_ms(target: Target) -> int | None:
+def _timestamp_ms(target: MoveTarget) -> int | None:
     return target.ms if isinstance(target, Timed) else None
 
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.times import utc
-from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
 from kfetch_jobs.verbs.moves import (
     LINES_MAX,
     AllPartitions,
     Execute,
-    Margin,
+    MarginPercent,
     report,
     show_others,
     show_rest,
@@ -34,10 +35,10 @@ def add(app: typer.Typer) -> None:
 
 def undo(
     job: JobName,
-    margin: Margin = 1,
+    margin: MarginPercent = 1,
     partitions: AllPartitions = False,
     execute: Execute = False,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
