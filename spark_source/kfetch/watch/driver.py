@@ -10,12 +10,12 @@ Planning looks only at ``candidates``.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from kfetch.errors import CheckpointError
 from kfetch.fetch.stats_file import DriverStatistics
 from kfetch.model import Split, TopicPartition
-from kfetch.offsets import Offsets, Position
+from kfetch.offsets import Offsets, Position, Positions
 from kfetch.options import SourceOptions
 from kfetch.planner import TriggerDelay, admit
 from kfetch.watch.available_now import AvailableNowEnds
@@ -36,8 +36,6 @@ _BUSY_WAIT_S = 0.01
 _POLL_WAIT_S = 0.01
 # A micro-batch that waits for more offsets is checked ten times a second.
 _HELD_BACK_PAUSE_S = 0.1
-
-Positions = Mapping[TopicPartition, Position]
 
 
 class Driver:
