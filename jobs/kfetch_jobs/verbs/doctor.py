@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
+from kfetch.admin.cli.arguments import Json
+from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
 
 
 def doctor(
-    project: ProjectFile = None, environment: Environment = None, as_json: Json = False
+    project: ProjectPath = None, environment: Environment = None, as_json: Json = False
 ) -> None:
     """Check what jobs need: Python, Java, packages, decoder, file limits, storage, clusters.
 
@@ -28,19 +29,16 @@ def doctor(
     Example: check an image before you ship it
       kfetch doctor || exit 1
     """
-    from kfetch_jobs.looks.doctor import State
+    from kfetch_jobs.looks.doctor import Grade
 
-    failed = False
     findings = []
     for finding in _findings(project, environment):
-        failed = failed or finding.state is State.FAIL
-        if as_json:
-            findings.append(finding.to_json())
-        else:
+        findings.append(finding)
+        if not as_json:
             typer.echo(_line(finding))
     if as_json:
-        typer.echo(json.dumps(findings))
-    raise typer.Exit(1 if failed else 0)
+        typer.echo(json.dumps([finding.to_json() for finding in findings]))
+    raise typer.Exit(1 if any(finding.state is Grade.FAIL for finding in findings) else 0)
 
 
 def _findings(path: Path | None, environment: str | None) -> Iterator[Finding]:
@@ -56,21 +54,19 @@ def _project(path: Path | None, environment: str | None) -> tuple[Project | None
     """Returns the project if it loads, and else a finding that says why it does not."""
     from kfetch_jobs import config
     from kfetch_jobs.errors import ConfigError
-    from kfetch_jobs.looks.doctor import Finding, State
+    from kfetch_jobs.looks.doctor import Finding, Grade
 
     if path is None and environment is None:
         try:
             path = config.find(Path.cwd())
         except ConfigError:
             text = "there is none here: kfetch checked no storage and no cluster"
-            advice = "name its file with --project"
-            return None, Finding(state=State.WARN, subject="project", text=text, advice=advice)
+            return None, Finding(Grade.WARN, "project", text, "name its file with --project")
     try:
         return project_of(path, environment), None
     except ConfigError as error:
         advice = "kfetch validate lists all mistakes"
-        text = error.message
-        return None, Finding(state=State.FAIL, subject="project", text=text, advice=advice)
+        return None, Finding(Grade.FAIL, "project", error.message, advice)
 
 
 def _line(finding: Finding) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.plural import counted
-from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
 from kfetch_jobs.verbs.text import duration, number, offset, table, warn
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
@@ -31,7 +33,7 @@ def add(app: typer.Typer) -> None:
 
 def plan(
     job: JobName,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
@@ -202,24 +204,15 @@ def _source_json(source: SourceReport) -> dict[str, Any]:
 
 
 def _partition_json(partition: Partition) -> dict[str, Any]:
-    return {
-        "topic": partition.tp.topic,
-        "partition": partition.tp.partition,
-        "leader": partition.leader,
-        "log_start": partition.log_start,
-        "log_end": partition.log_end,
-        "position": partition.position,
-        "behind": partition.behind,
-        "new": partition.new,
-        "lost": partition.lost,
-    }
+    values = asdict(partition) | {"behind": partition.behind}
+    return partition.tp._asdict() | {name: values[name] for name in values if name != "tp"}
 
 
 def lag(
     job: Annotated[
         str | None, typer.Argument(help="The name of the job. Default: all jobs.")
     ] = None,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     partitions: Annotated[bool, typer.Option("--partitions", help="Show each partition.")] = False,
     as_json: Json = False,
