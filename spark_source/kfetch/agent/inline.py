@@ -11,7 +11,7 @@ import atexit
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 
 import pyarrow as pa
@@ -71,7 +71,7 @@ class Query(SharedQuery):
         self._replies = 0
         """Replies received; it chooses the next broker, so that each one has its turn."""
 
-    def read(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    def read(self, ranges: Sequence[OffsetRange]) -> Generator[pa.RecordBatch, None, None]:
         """Yields the records of ranges; see ``inline.read``."""
         self._close_former_addresses()
         self.begin_read(ReadRequest(query=self.name, options=self.options, ranges=tuple(ranges)))
@@ -95,9 +95,11 @@ class Query(SharedQuery):
 
         Its next request leaves when the task takes the arrivals, unless the broker throttles us.
         """
-        ready = [broker for broker in self._running if not broker.in_flight]
+        # A task that ended early may have left a request at a broker that this one does not read.
+        active = [broker for broker in self._running if broker.active]
+        ready = [broker for broker in active if not broker.in_flight]
         pause_s = min([broker.step(deadline) for broker in ready], default=threading.TIMEOUT_MAX)
-        waiting = [broker for broker in self._running if broker.in_flight]
+        waiting = [broker for broker in active if broker.in_flight]
         if not waiting:
             return pause_s
         self._replies += 1

@@ -117,6 +117,11 @@ class SharedBroker:
         return self._reader.in_flight
 
     @property
+    def active(self) -> bool:
+        """Whether there is any range to read now."""
+        return self._reader.active
+
+    @property
     def idle(self) -> bool:
         """Whether there is no range to read, and no reply to receive."""
         return not (self._reader.in_flight or self._inboxes or self._reader.active)

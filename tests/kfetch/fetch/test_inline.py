@@ -9,8 +9,9 @@ from kafka.protocol.consumer import FetchRequest
 
 from kfetch.agent.inline import Query
 from tests.kfetch.agent.helpers import wait_until
-from tests.kfetch.fetch.helpers import T0, part, query
+from tests.kfetch.fetch.helpers import T0, T1, part, query
 from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.scripted import Silence
 
 MEBIBYTE = 1 << 20
 
@@ -45,6 +46,17 @@ def test_the_task_itself_fetches(kafka: LittleKafka) -> None:
     ]
     assert wait_until(lambda: len(kafka.asked(FetchRequest)) == 2)
     assert 4 == sum(batch.num_rows for batch in batches)
+
+
+def test_a_task_waits_only_for_its_own_brokers(kafka: LittleKafka) -> None:
+    """A task that ends early leaves a request at a broker that hangs. The next one reads on."""
+    kafka.nodes[2].answer(FetchRequest, Silence())
+    inline_query = query(kafka, kafkaConsumer__pollTimeoutMs="1000")
+    batches = inline_query.read([part(kafka, T1, 0, 4), part(kafka, T0, 0, 6)])
+    next(batches)
+    batches.close()
+
+    assert 4 == sum(b.num_rows for b in inline_query.read([part(kafka, T0, 2, 6)]))
 
 
 def test_nothing_is_cached(kafka: LittleKafka) -> None:
