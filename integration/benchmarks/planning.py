@@ -138,7 +138,7 @@ def one_round(
         times[name].append((time.perf_counter() - began) * 1000)
         return done
 
-    known = {tp: watch.log_end(tp) for tp in ends}
+    known = {tp: watch.state.log_end(tp) for tp in ends}
     moved = {tp: end for tp, end in ends.items() if known[tp] and known[tp].offset != end}
     timed("tell", lambda: watch.deliver(moved))
     document, same_document = timed("json", lambda: (json.loads(start), json.loads(start)))

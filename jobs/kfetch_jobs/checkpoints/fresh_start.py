@@ -8,9 +8,7 @@ was renamed. ``sink.repeatRows`` allows a wanted new start.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
-from pathlib import Path
 
 from kfetch_jobs.checkpoints.former_job import find_former_job
 from kfetch_jobs.checkpoints.location import has_run, local_directory, query_id
@@ -19,6 +17,7 @@ from kfetch_jobs.checkpoints.table_log import queries_of
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.progress.reports import read_pulse
 
 
 def check_fresh_start(job: Job) -> None:
@@ -73,11 +72,6 @@ def _queries_of_others(job: Job) -> Iterator[str]:
     """The ids of the queries of other jobs, whether their files are there or not."""
     for directory in job.directory.parent.glob("*/"):
         if directory != job.directory:
-            yield from filter(None, (query_id(directory / "checkpoint"), _pulse_query(directory)))
-
-
-def _pulse_query(directory: Path) -> str | None:
-    try:
-        return str(json.loads((directory / "pulse.json").read_text())["query"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+            pulse = read_pulse(directory)
+            queries = (query_id(directory / "checkpoint"), pulse.query if pulse else None)
+            yield from filter(None, queries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 
 from kfetch_jobs.config.job import Job
 from kfetch_jobs.config.yamlfile import suggestion
@@ -48,27 +49,15 @@ def _after_mistakes(jobs: Mapping[str, Job]) -> Iterator[str]:
 
 
 def _cycles(jobs: Mapping[str, Job]) -> Iterator[str]:
-    """Each cycle once, in the file of the job whose name sorts first."""
-    for name in sorted(jobs):
-        cycle = _cycle_from(name, jobs)
-        if cycle and name == min(cycle):
-            path = " after ".join([*cycle, name])
-            yield f"{jobs[name].document.file_line(('after',))}: jobs wait for each other: {path}"
-
-
-def _cycle_from(start: str, jobs: Mapping[str, Job]) -> list[str]:
-    """A path along ``after`` from a job back to itself; empty if there is none."""
-    paths = [[start]]
-    seen: set[str] = set()
-    while paths:
-        path = paths.pop()
-        for name in jobs[path[-1]].file.after:
-            if name == start:
-                return path
-            if name in jobs and name not in seen:
-                seen.add(name)
-                paths.append([*path, name])
-    return []
+    """The first cycle, in the file of the job whose name sorts first."""
+    try:
+        TopologicalSorter({name: job.file.after for name, job in jobs.items()}).prepare()
+    except CycleError as error:
+        cycle = error.args[1][:0:-1]  # from a job to the one that it waits for
+        first = cycle.index(min(cycle))
+        path = " after ".join([*cycle[first:], *cycle[:first], cycle[first]])
+        line = jobs[cycle[first]].document.file_line(("after",))
+        yield f"{line}: jobs wait for each other: {path}"
 
 
 def _shared_checkpoints(jobs: Mapping[str, Job]) -> Iterator[str]:

@@ -4,13 +4,10 @@
     checks.py     what the machine lacks, before the demo starts anything
     scenario.py   what the demo does, in order
     events.py     click events as Kafka's record batches                    (pure)
-    topic.py      the topic of the events
-    producer.py   a thread that produces events at a steady rate
+    producer.py   the topic, and a thread that produces events at a steady rate
     worker.py     a process of the job or of a supervisor: start, kill, stop
-    count.py      how many rows the Delta table has
     summary.py    produced events against counted rows: lost, duplicated, rates   (pure)
-    curve.py      produced rows, landed rows and lag over time              (pure)
-    chart.py      the curves as a picture     terminal_plot.py   the curves as text (pure)
+    terminal_plot.py   produced rows, landed rows and lag over time, as text (pure)
     screen.py     the terminal                page.py            the supervisor's page, on request
     project/      the demo's own job, as a project of kfetch
 

@@ -34,7 +34,6 @@ def problems(settings: Settings) -> list[str]:
     return [
         *_findings(),
         *_disk(settings),
-        *_picture(settings.picture),
         *([] if settings.bundled else _job(settings)),
     ]
 
@@ -80,19 +79,6 @@ def _free(directory: Path, needed: int, advice: str) -> Iterator[str]:
     if free < needed:
         sizes = f"{free // _MIB:,} MiB free, and the demo needs {needed // _MIB:,} MiB"
         yield f"{directory} has {sizes}: {advice}"
-
-
-def _picture(path: Path) -> Iterator[str]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    formats = FigureCanvasAgg.get_supported_filetypes()
-    suffix = path.suffix.lower().removeprefix(".")
-    if path.is_dir():
-        yield f"--picture {path} is a directory: name a file in it, as in {path / 'demo.png'}"
-    elif suffix and suffix not in formats:
-        yield f"--picture {path} is no picture's name: end it with .png"
-    else:
-        yield from _unwritable(path.absolute().parent, "name another file with --picture")
 
 
 def _unwritable(directory: Path, advice: str) -> Iterator[str]:

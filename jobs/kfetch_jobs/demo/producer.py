@@ -1,4 +1,4 @@
-"""Produces click events to one topic at a steady rate, and counts acknowledged events.
+"""Makes a topic, produces click events to it at a steady rate, and counts acknowledged events.
 
 One request is in flight at a time. It has a record batch for each partition and ``acks=all``.
 There are no retries: an error ends the stream. A late request carries more events.
@@ -7,17 +7,44 @@ There are no retries: an error ends the stream. A late request carries more even
 from __future__ import annotations
 
 import socket
-import struct
 import threading
 import time
+import warnings
 from typing import Any
 
 from kfetch_jobs.demo import events
 from kfetch_jobs.errors import DemoError
+from kfetch_jobs.kafka.ready import exchange
 
 TICK_S = 0.05
 EVENTS_PER_REQUEST_MAX = 50_000
 _TIMEOUT_S = 30
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Make the topic, and wait until the leader of each partition answers."""
+    from kafka import KafkaAdminClient
+
+    topics = {topic: {"num_partitions": partitions, "replication_factor": 1}}
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics(topics, wait_for_metadata=True)
+    # Metadata names a leader a moment before that broker knows it. Until then the broker refuses
+    # records with NOT_LEADER_OR_FOLLOWER. A request for offsets waits for the leader.
+    count_events(bootstrap, topic, partitions)
+
+
+def count_events(bootstrap: str, topic: str, partitions: int) -> int:
+    """Returns the sum of the partitions' log ends, from the broker."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    parts = [TopicPartition(topic, number) for number in range(partitions)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # kafka-python warns about itself
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+        try:
+            return int(sum(consumer.end_offsets(parts).values()))
+        finally:
+            consumer.close()
 
 
 class Producer(threading.Thread):
@@ -107,10 +134,7 @@ def _produce(connection: socket.socket, topic: str, batches: dict[int, bytes]) -
         timeout_ms=_TIMEOUT_S * 1000,
         topic_data=[topic_data(name=topic, partition_data=data)],
     )
-    request.with_header(correlation_id=1, client_id="kfetch-demo")
-    connection.sendall(request.encode(header=True, framed=True))
-    (length,) = struct.unpack(">i", _read(connection, 4))
-    reply = ProduceResponse[9].decode(_read(connection, length), header=True)
+    reply = exchange(connection, request, ProduceResponse[9])
     return {part.index: _base_offset(part) for part in reply.responses[0].partition_responses}
 
 
@@ -118,13 +142,3 @@ def _base_offset(part: Any) -> int:
     if part.error_code:
         raise DemoError(f"partition {part.index} answers with error code {part.error_code}")
     return int(part.base_offset)
-
-
-def _read(connection: socket.socket, length: int) -> bytes:
-    data = bytearray()
-    while len(data) < length:
-        part = connection.recv(length - len(data))
-        if not part:
-            raise ConnectionResetError("the broker closed the connection")
-        data += part
-    return bytes(data)

@@ -7,7 +7,7 @@
 5. It starts the job again, from its checkpoint.
 6. It waits until all events are in the table. It fails if there is no progress.
 7. It stops the job and counts every event.
-8. It draws a picture, and prints a table with the curves as text.
+8. It prints a table, and the curves as text.
 9. On request it runs the job under a supervisor, and opens the supervisor's page.
 """
 
@@ -25,22 +25,28 @@ from kfetch.admin import statistics
 from kfetch.admin.values import FetchStats
 from kfetch_jobs import config
 from kfetch_jobs.config import Job
-from kfetch_jobs.demo import chart, page, topic
-from kfetch_jobs.demo.count import count
-from kfetch_jobs.demo.curve import curves
-from kfetch_jobs.demo.producer import Producer
+from kfetch_jobs.demo import page
+from kfetch_jobs.demo.producer import Producer, count_events, create_topic
 from kfetch_jobs.demo.screen import Screen
 from kfetch_jobs.demo.settings import Settings
-from kfetch_jobs.demo.summary import Kill, Summary
-from kfetch_jobs.demo.terminal_plot import plot
+from kfetch_jobs.demo.summary import Counts, Kill, Summary
+from kfetch_jobs.demo.terminal_plot import curves, plot
 from kfetch_jobs.demo.worker import Worker
 from kfetch_jobs.errors import DemoError
+from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.progress import progress_file as progress
 
 TICK_S = 0.1
 IN_FLIGHT_S = 15
 """How long the demo waits for a running micro-batch: in one, a kill does most harm."""
+
+_COUNT = """
+SELECT count(*) AS rows,
+       count(DISTINCT partition, offset) AS positions,
+       count(DISTINCT event_id) FILTER (WHERE event_id >= 0 AND event_id < {produced}) AS events
+FROM {{table}}
+"""
 
 
 def play(settings: Settings, screen: Screen, report: Callable[[Summary], None]) -> Summary:
@@ -58,7 +64,7 @@ def play(settings: Settings, screen: Screen, report: Callable[[Summary], None]) 
         scenario = _Scenario(settings, screen, directory, cluster.bootstrap_servers)
         ends.callback(scenario.end)
         kill = scenario.run()
-        in_log = topic.length(cluster.bootstrap_servers, scenario.topic, settings.partitions)
+        in_log = count_events(cluster.bootstrap_servers, scenario.topic, settings.partitions)
         summary = scenario.summary(kill, in_log=in_log, began=began)
         report(summary)
         if settings.open_page:
@@ -110,7 +116,7 @@ class _Scenario:
 
     def run(self) -> Kill:
         """Run the job and the producer until all events are in the table."""
-        topic.create(self.bootstrap, self.topic, self.settings.partitions)
+        create_topic(self.bootstrap, self.topic, self.settings.partitions)
         self._start_job("starting the job: kfetch run …")
         self.producer.start()
         self._wait_for(lambda: self._landed() > 0, "the job", self._landed)
@@ -156,7 +162,7 @@ class _Scenario:
         return self.producer.acknowledged
 
     def _landed(self) -> int:
-        batches = progress.read_batches(progress.progress_path(self.job.directory))
+        batches = progress.read_batches(self.job.directory)
         return batches[-1].end if batches else 0
 
     def _all_landed(self) -> bool:
@@ -200,15 +206,9 @@ class _Scenario:
         )
 
     def summary(self, kill: Kill, *, in_log: int, began: float) -> Summary:
-        """Count the rows and draw the picture. ``began`` is in seconds of time.monotonic."""
-        counts = count(self.job, self.directory, produced=self._produced(), in_log=in_log)
-        batches = progress.read_batches(progress.progress_path(self.job.directory))
-        drawn = curves(self.producer.curve, batches, kill)
-        title = (
-            f"{counts.rows:,} of {counts.produced:,} events in Delta after a SIGKILL: "
-            f"{counts.lost:,} lost, {counts.duplicated:,} duplicated"
-        )
-        chart.draw(drawn, title, self.settings.picture)
+        """Count the rows and plot the curves. ``began`` is in seconds of time.monotonic."""
+        counts = _count(self.job, self.directory, produced=self._produced(), in_log=in_log)
+        batches = progress.read_batches(self.job.directory)
         first, last = self.producer.curve[0][0], self.producer.curve[-1][0]
         return Summary(
             counts=counts,
@@ -217,8 +217,7 @@ class _Scenario:
             producing_s=last - first,
             landing_s=batches[-1].finished - first,
             total_s=time.monotonic() - began,
-            picture=str(self.settings.picture),
-            plot=plot(drawn),
+            plot=plot(curves(self.producer.curve, batches, kill)),
             kept_directory=str(self.directory) if self.settings.keep else None,
         )
 
@@ -242,3 +241,22 @@ def _topic(job: Job) -> str:
 def _fetches(job: Job) -> FetchStats:
     directory = job.source_options().get("kfetch.statsDirectory")
     return statistics.totals(Path(directory)) if directory else FetchStats()
+
+
+def _count(job: Job, directory: Path, *, produced: int, in_log: int) -> Counts:
+    """Count the rows of the job's table.
+
+    ``produced`` and ``in_log`` are the numbers of events that the producer and the broker have
+    counted. Spark writes its log into ``directory``.
+    """
+    with session(job.spark, name="count", log=directory / "count" / "spark.log") as spark:
+        table = spark.read.format("delta").load(str(job.target))
+        row = spark.sql(_COUNT.format(produced=int(produced)), table=table).first()
+        assert row is not None  # an aggregate has one row
+        return Counts(
+            produced=produced,
+            in_log=in_log,
+            rows=row["rows"],
+            positions=row["positions"],
+            events=row["events"],
+        )

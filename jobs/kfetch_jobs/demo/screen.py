@@ -58,7 +58,7 @@ class Screen:
 
 
 def show(summary: Summary) -> None:
-    """Print the table, the curves and the picture's name to stdout."""
+    """Print the table and the curves to stdout."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, text in summary.rows():
         bad = name in ("lost", "duplicated") and text != "0"
@@ -68,7 +68,5 @@ def show(summary: Summary) -> None:
     console.print()
     for line in summary.plot:
         console.print(Text(line), soft_wrap=True)
-    console.print()
-    console.print(f"picture: {summary.picture}", soft_wrap=True)
     if summary.kept_directory:
-        console.print(f"kept:    {summary.kept_directory}", soft_wrap=True)
+        console.print(f"kept: {summary.kept_directory}", soft_wrap=True)

@@ -37,8 +37,6 @@ class Settings:
     """Events per second."""
     keep: bool = False
     """Whether Kafka's data, the table and the logs stay on disk."""
-    picture: Path
-    """The path of the PNG."""
     open_page: bool = False
     """Whether the demo ends with the job under a supervisor and its page in the browser."""
     partitions: int = 12

@@ -61,7 +61,6 @@ class Summary:
     landing_s: float
     """Time from the first produced event to the last row in the table, the crash included."""
     total_s: float
-    picture: str
     plot: tuple[str, ...] = ()
     """The curves as lines of text."""
     kept_directory: str | None
@@ -104,7 +103,6 @@ class Summary:
             "killed_processes": self.kill.processes,
             "killed_in_batch": self.kill.batch,
             "seconds": round(self.total_s, 1),
-            "picture": self.picture,
             "kept": self.kept_directory,
         }
 

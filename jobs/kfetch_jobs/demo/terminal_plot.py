@@ -1,14 +1,77 @@
-"""The demo's curves as lines of text, for the terminal. It only computes."""
+"""The demo's throughput and lag over time, and their curves as lines of text. It only computes.
+
+The producer's counts and the job's progress file have times in seconds since 1970. Curves have
+seconds since the first event.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
-from kfetch_jobs.demo.curve import Curves, Interval, Points
+from kfetch_jobs.demo.summary import Kill
+from kfetch_jobs.progress.batch import Batch
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _NAMES = ("produced", "in Delta", "lag")
 _LABEL_WIDTH = 10
+
+Points = list[tuple[float, float]]
+"""Pairs of a time and a number, in the order of time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curves:
+    """The values that the plot shows."""
+
+    produced: Points
+    """Rows so far."""
+    landed: Points
+    """Rows so far. They grow evenly between two points."""
+    lag: Points
+    killed: float
+    recovered: float
+    """When the first batch after the crash was in the table."""
+
+
+def curves(produced: Sequence[tuple[float, int]], batches: Sequence[Batch], kill: Kill) -> Curves:
+    """Returns the plot's values. Rows that landed before the steady stream are left out."""
+    zero = produced[0][0]
+    after = [batch.finished for batch in batches if batch.finished > kill.restarted]
+    return Curves(
+        produced=[(at - zero, rows) for at, rows in produced],
+        landed=[(at - zero, rows) for at, rows in _landed(batches, zero, kill.restarted)],
+        lag=[(at - zero, lag) for at, lag in _lag_points(produced, batches)],
+        killed=kill.at - zero,
+        recovered=min(after, default=kill.restarted) - zero,
+    )
+
+
+def _landed(batches: Sequence[Batch], zero: float, restarted: float) -> Points:
+    """Spreads a micro-batch's rows from the end of the one before, or from the job's restart."""
+    points: Points = [(zero, max((b.end for b in batches if b.finished <= zero), default=0))]
+    for batch in batches:
+        before, rows = points[-1]
+        if before < restarted <= batch.finished:
+            points.append((restarted, rows))
+        if batch.finished > zero:
+            points.append((batch.finished, batch.end))
+    return points
+
+
+def _lag_points(produced: Sequence[tuple[float, int]], batches: Sequence[Batch]) -> Points:
+    """Produced minus landed rows, at each moment at which one of the two changed."""
+    changes = [(at, total, 0) for at, total in produced]
+    changes += [(batch.finished, 0, batch.end) for batch in batches]
+    produced_rows = landed_rows = 0
+    points: Points = []
+    for at, total, end in sorted(changes):
+        points.append((at, max(0, produced_rows - landed_rows)))  # a step, not a slope
+        produced_rows, landed_rows = max(produced_rows, total), max(landed_rows, end)
+        points.append((at, max(0, produced_rows - landed_rows)))
+    return [(at, lag) for at, lag in points if at >= produced[0][0]][1:]
 
 
 def plot(curves: Curves, width: int = 50) -> tuple[str, ...]:
@@ -18,9 +81,7 @@ def plot(curves: Curves, width: int = 50) -> tuple[str, ...]:
     is relative to the curve's highest value, which stands at the end of the line.
     """
     end = _end(curves)
-    produced, landed = (
-        _rates(intervals, end, width) for intervals in (curves.produced, curves.landed)
-    )
+    produced, landed = (_rates(points, end, width) for points in (curves.produced, curves.landed))
     lag = _lags(curves.lag, end, width)
     units = ("rows/s", "rows/s", "records")
     lines = [
@@ -31,19 +92,23 @@ def plot(curves: Curves, width: int = 50) -> tuple[str, ...]:
 
 
 def _end(curves: Curves) -> float:
-    ends = [interval.end for interval in (*curves.produced, *curves.landed)]
-    return max([*ends, *(at for at, _ in curves.lag), 1.0])
+    return max([1.0, *(at for at, _ in (*curves.produced, *curves.landed, *curves.lag))])
 
 
-def _rates(intervals: Sequence[Interval], end: float, width: int) -> list[float]:
+def _rates(points: Points, end: float, width: int) -> list[float]:
     """The mean rate in each column, in rows per second. The rows add up."""
     step = end / width
-    rates = [0.0] * width
-    for interval in intervals:
-        for column in range(width):
-            shared = min(interval.end, (column + 1) * step) - max(interval.start, column * step)
-            rates[column] += max(0.0, shared) * interval.rate / step
-    return rates
+    rows = [_rows_at(points, column * step) for column in range(width + 1)]
+    return [(after - before) / step for before, after in pairwise(rows)]
+
+
+def _rows_at(points: Points, at: float) -> float:
+    """The rows at a time, on the line between the two points around it."""
+    index = bisect(points, at, key=lambda point: point[0])
+    if index in (0, len(points)):
+        return points[index - 1 if index else 0][1] if points else 0.0
+    (start, before), (end, after) = points[index - 1 : index + 1]
+    return before + (after - before) * (at - start) / (end - start)
 
 
 def _lags(points: Points, end: float, width: int) -> list[float]:

@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -97,25 +98,30 @@ def known_brokers(port: int, timeout_s: float) -> set[int]:
     from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
     request = MetadataRequest[9](topics=[], allow_auto_topic_creation=False)
-    request.with_header(correlation_id=1, client_id="kfetch-ready")
     try:
         with socket.create_connection((HOST, port), timeout=timeout_s) as connection:
-            connection.sendall(request.encode(header=True, framed=True))
-            (length,) = struct.unpack(">i", _read(connection, 4))
-            reply = _read(connection, length)
+            reply = exchange(connection, request, MetadataResponse[9])
     except OSError:
         return set()
-    return {broker.node_id for broker in MetadataResponse[9].decode(reply, header=True).brokers}
+    return {broker.node_id for broker in reply.brokers}
+
+
+def exchange(connection: socket.socket, request: Any, response: Any) -> Any:
+    """Send a request of kafka-python. Returns the broker's answer, of the class ``response``."""
+    request.with_header(correlation_id=1, client_id="kfetch-jobs")
+    connection.sendall(request.encode(header=True, framed=True))
+    (length,) = struct.unpack(">i", _read(connection, 4))
+    return response.decode(_read(connection, length), header=True)
 
 
 def _read(connection: socket.socket, length: int) -> bytes:
-    data = b""
+    data = bytearray()
     while len(data) < length:
         part = connection.recv(length - len(data))
         if not part:
-            raise ConnectionResetError("closed")
+            raise ConnectionResetError("the broker closed the connection")
         data += part
-    return data
+    return bytes(data)
 
 
 def wait_until(condition: Callable[[], bool], deadline: float, pause_s: float = 0.05) -> bool:

@@ -6,10 +6,11 @@ such file: it reads, changes and deletes nothing there.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from kfetch_jobs.errors import ForeignDirectory, StateDamaged
 from kfetch_jobs.kafka.settings import NodePorts
@@ -20,7 +21,6 @@ STATE_LOCK = "state.lock"
 """The lock for one change of the file."""
 START_LOCK = "start.lock"
 """The lock for a whole start or stop. STATE_LOCK is taken inside it."""
-_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +39,11 @@ class State:
     """What another process needs to find, use and stop the cluster."""
 
     cluster_id: str
-    nodes: tuple[NodeState, ...]
+    nodes: Annotated[tuple[NodeState, ...], Field(min_length=1)]
     heap: str
     properties: dict[str, str] = field(default_factory=dict)
+    version: Literal[1] = 1
+    """The version of the file."""
 
     def node(self, node_id: int) -> NodeState:
         """Returns the node with this id. Raises KeyError if there is none."""
@@ -79,7 +81,7 @@ def _is_start_file(name: str) -> bool:
 
 def save(directory: Path, state: State) -> None:
     """Write the state in one step."""
-    write_json(directory / STATE_FILE, {"version": _VERSION} | asdict(state))
+    write_json(directory / STATE_FILE, asdict(state))
 
 
 def update_node(directory: Path, node: NodeState) -> None:
@@ -90,39 +92,21 @@ def update_node(directory: Path, node: NodeState) -> None:
             save(directory, state.with_node(node))
 
 
+_STATE = TypeAdapter(State)
+"""It leaves out keys of a later kfetch."""
+
+
 def load(directory: Path) -> State | None:
     """Returns the directory's state; None if it has none. Raises StateDamaged."""
     path = directory / STATE_FILE
     try:
-        text = path.read_text()
+        return _STATE.validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    try:
-        return _parsed(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError) as cause:
+    except ValidationError as cause:
+        first = cause.errors()[0]
+        place = ".".join(map(str, first["loc"]))
         raise StateDamaged(
-            f"{path} cannot be read ({type(cause).__name__}: {cause}): "
+            f"{path} cannot be read ({' '.join(filter(None, (place, first['msg'])))}): "
             f"if its broker is not running, remove {directory} and start again"
         ) from cause
-
-
-def _parsed(value: dict[str, Any]) -> State:
-    if value.pop("version") != _VERSION:
-        raise ValueError(f"not version {_VERSION}")
-    nodes = tuple(_node(node) for node in value.pop("nodes"))
-    if not nodes or not all(_has_ports(node) for node in nodes):
-        raise ValueError("a node lacks its id or ports")
-    return State(nodes=nodes, **value)
-
-
-_NODE_KEYS = frozenset(field.name for field in fields(NodeState))
-
-
-def _node(value: dict[str, Any]) -> NodeState:
-    """Another kfetch may write more keys."""
-    return NodeState(**{name: value[name] for name in _NODE_KEYS & value.keys()})
-
-
-def _has_ports(node: NodeState) -> bool:
-    numbers = (node.node_id, node.port, node.controller_port)
-    return all(isinstance(number, int) for number in numbers)

@@ -4,10 +4,8 @@
     moves.py           the move of one partition, and its effect (pure)
     plan.py            the plan of a move, from the checkpoint and Kafka's answers
     execution.py       carries a plan out
-    undo.py            plans and carries out the undoing of a move
+    undo.py            undoes a move that the job has not run since
     checkpoint_log.py  the micro-batch in the checkpoint that moves a job
-    retention.py       looks whether Kafka still has what is read again
-    topic_ids.py       refuses moves over a topic that was deleted and created again
     table_rows.py      deletes and restores rows of Delta tables
     shared_tables.py   other jobs that write the same tables
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 
 from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints.backup import Backup, Stage
+from kfetch_jobs.checkpoints.log_starts import unreadable
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.offsets import checkpoint_log
-from kfetch_jobs.offsets.moves import Verb
+from kfetch_jobs.offsets.moves import Verb, margin
 from kfetch_jobs.offsets.plan import MovePlan
-from kfetch_jobs.offsets.retention import check_readable
 from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_same_tables, topics_of
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
-from kfetch_jobs.progress.progress_file import append_replayed, progress_path
+from kfetch_jobs.progress.progress_file import append_replayed
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.util.plural import counted
 
@@ -111,12 +111,12 @@ def _replay(
             _check_row_counts(job, plan, counts)
         touched = {name for name, count in counts.items() if count}
         report("asking Kafka once more for the log starts")
-        check_readable(job, plan.written, plan.topic_ids, plan.margin_percent)
+        _check_readable(job, plan)
         backup = _backup(plan, rows.versions(touched))
         deleted: dict[str, int] = {}
         for name in sorted(touched):
             report(f"deleting {counted(counts[name], 'row')} from {name}")
-            deleted |= rows.delete(plan.ranges, [name])
+            deleted[name] = rows.delete(plan.ranges, name)
     for name in touched:
         if deleted[name] != counts[name]:
             raise JobsError(
@@ -126,8 +126,30 @@ def _replay(
             )
     moved = _add_batch(plan, backup, counts | deleted)
     with suppress(OSError):  # only the page reads it
-        append_replayed(progress_path(job.directory), plan.end)
+        append_replayed(job.directory, plan.end)
     return moved
+
+
+def _check_readable(job: Job, plan: MovePlan) -> None:
+    """Raise JobsError if Kafka may not keep the records that come again until a run reads them.
+
+    Retention moves log starts between the plan and the deletion of rows, too. A log that has lost
+    records before may lose more. So a replay stays away from its start by a margin, and half of it
+    must be left. It asks the brokers for the log starts. Raises ConfigError if they are of another
+    cluster.
+    """
+
+    def half_margin(log_start: int, log_end: int) -> int:
+        return margin(log_start, log_end, plan.margin_percent) // 2
+
+    if gaps := unreadable(job, [*job.file.views()], plan.written, plan.topic_ids, half_margin):
+        more = f" ({len(gaps) - 1} more partitions have such offsets)" if len(gaps) > 1 else ""
+        risk = "; if the records are not gone yet, --margin 0 takes the risk"
+        risk = risk if all(gap.log_start is not None for gap in gaps) else ""
+        raise JobsError(
+            f"job {job.name}: {gaps[0]}{more}. Nothing has changed: replay from a later offset"
+            f"{risk}"
+        )
 
 
 def _check_any_rows(

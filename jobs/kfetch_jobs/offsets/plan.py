@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -11,8 +12,10 @@ from kfetch.admin.sources import LogOffsets, Partition, log_offsets
 from kfetch.admin.values import Offsets, Position
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
-from kfetch_jobs.checkpoints.backup import OffsetRange
+from kfetch_jobs.checkpoints.backup import OffsetRange, all_backups
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
+from kfetch_jobs.checkpoints.origin import noted_topic_ids
+from kfetch_jobs.checkpoints.topic_history import checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.looks import job as looks
@@ -25,9 +28,7 @@ from kfetch_jobs.offsets.moves import (
     chosen_partitions,
     partition_move,
 )
-from kfetch_jobs.offsets.table_rows import appended_tables
 from kfetch_jobs.offsets.target import MoveTarget, OffsetsFromFile, PartitionOffsets, Timed
-from kfetch_jobs.offsets.topic_ids import check_no_earlier_topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,13 +137,32 @@ def plan_move(
         dropped=tuple(sorted(dropped)),
         sources=tuple(ends),
         ranges=tuple(one for part in parts for one in part.ranges),
-        tables=tuple(str(table) for table in appended_tables(job)),
+        tables=tuple(map(str, job.appended_tables)),
         margin_percent=margin_percent,
     )
     if verb is Verb.REPLAY and plan.tables:
         topics = {one.topic for one in plan.written}
-        check_no_earlier_topic(job, checkpoint, topics, plan.topic_ids)
+        _check_no_earlier_topic(job, checkpoint, topics, plan.topic_ids)
     return plan
+
+
+def _check_no_earlier_topic(
+    job: Job, checkpoint: Checkpoint, topics: AbstractSet[str], present: Mapping[str, str]
+) -> None:
+    """Raise JobsError if the job has read one of the topics under another id than ``present``.
+
+    A row's offset says nothing about the topic's id. Rows of an earlier topic can't come again.
+    """
+    places = [checkpoint.path, *(backup.path for backup in all_backups(checkpoint.path))]
+    history = merged_ids([noted_topic_ids(job), *map(checkpoint_topic_ids, places)])
+    for topic in sorted(topics & present.keys()):
+        if earlier := sorted(history.get(topic, frozenset()) - {present[topic]}):
+            raise JobsError(
+                f"job {job.name}: topic {topic} was deleted and created again, and the job has "
+                f"read the earlier one too (id {earlier[-1]}): a replay would delete rows of it, "
+                "and those can't come again: delete the wrong rows yourself and use kfetch "
+                "offsets reset, which leaves the table alone"
+            )
 
 
 def _planned_ends(checkpoint: Checkpoint, place: int | None) -> Mapping[TopicPartition, Position]:

@@ -15,18 +15,17 @@ from kfetch_jobs.checkpoints.backup import Backup, Stage
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.offsets.table_rows import appended_tables
 
 
 def jobs_on_same_tables(project: Project, job: Job) -> list[Job]:
     """Returns the other jobs that write to a table from which a replay deletes rows."""
-    tables = {str(table) for table in appended_tables(job)}
+    tables = set(map(str, job.appended_tables))
     others = project.jobs_and_mistakes()[0].values()
     return [other for other in others if other.name != job.name and tables & _tables(other)]
 
 
 def _tables(job: Job) -> set[str]:
-    return {str(table) for table in (job.target, job.dead_letters) if table}
+    return set(map(str, job.tables))
 
 
 def topics_of(offsets: Iterable[Offsets | None]) -> set[str]:

@@ -7,7 +7,7 @@ table, until a VACUUM.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -28,11 +28,6 @@ _LOST_VERSION = ("Not all files from version", "DELTA_CANNOT_RESTORE_TABLE_VERSI
 _RANGES = "topic STRING, partition INT, begin BIGINT, `end` BIGINT"
 
 
-def appended_tables(job: Job) -> list[TableLocation]:
-    """Returns the tables that a second reading would fill twice. A merge replaces its rows."""
-    return job.appended_tables
-
-
 class AppendedRows:
     """The existing tables to which a job appends, by path or name."""
 
@@ -41,35 +36,23 @@ class AppendedRows:
         self._spark = spark
         self._job = job
         self._by_topic = by_topic
-        tables = {
-            str(location): existing_table(spark, location) for location in appended_tables(job)
-        }
+        tables = {str(place): existing_table(spark, place) for place in job.appended_tables}
         self._tables = {name: table for name, table in tables.items() if table is not None}
-        self._named = {str(location) for location in appended_tables(job) if location.table}
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The paths or names of the existing tables."""
-        return frozenset(self._tables)
+        self._named = {str(location) for location in job.appended_tables if location.table}
 
     def has_rows(self, name: str) -> bool:
         """Returns whether a table has a row."""
         return not self._tables[name].toDF().isEmpty()
 
-    def check(self, names: Iterable[str]) -> None:
-        """Raise JobsError if a table lacks the columns that identify its rows."""
-        for name in names:
-            self._columns(name)
-
     def count(self, ranges: Sequence[OffsetRange]) -> dict[str, int]:
-        """Returns how many rows of these offsets each table has."""
-        self.check(self._tables)
-        offsets = self._range_rows(ranges)
+        """Returns how many rows of these offsets each table has.
+
+        Raises JobsError if a table lacks the columns that identify its rows.
+        """
+        matches = {name: _matches(self._columns(name)) for name in self._tables}
+        offsets = self._range_rows(ranges).alias("r")
         return {
-            name: table.toDF()
-            .alias("t")
-            .join(offsets.alias("r"), _matches(self._columns(name)), "leftsemi")
-            .count()
+            name: table.toDF().alias("t").join(offsets, matches[name], "leftsemi").count()
             for name, table in self._tables.items()
         }
 
@@ -81,12 +64,11 @@ class AppendedRows:
             if name in names
         ]
 
-    def delete(self, ranges: Sequence[OffsetRange], names: Collection[str]) -> dict[str, int]:
-        """Delete the rows of these offsets from tables. Return how many it deleted from each."""
-        if not ranges or not names:
-            return {}
-        offsets = self._range_rows(ranges)
-        return {name: self._delete(name, offsets) for name in sorted(names)}
+    def delete(self, ranges: Sequence[OffsetRange], name: str) -> int:
+        """Delete the rows of these offsets from a table. Return how many it deleted."""
+        offsets = self._range_rows(ranges).alias("r")
+        merge = self._tables[name].alias("t").merge(offsets, _matches(self._columns(name)))
+        return int(merge.whenMatchedDelete().execute().collect()[0]["num_deleted_rows"])
 
     def version(self, table: TableVersion) -> int:
         """Returns the present version of a table. Raises JobsError if the table is gone."""
@@ -123,11 +105,6 @@ class AppendedRows:
         rows = [(one.topic, one.partition, one.begin, one.end) for one in ranges]
         return self._spark.createDataFrame(rows, _RANGES)
 
-    def _delete(self, name: str, offsets: DataFrame) -> int:
-        by = _matches(self._columns(name))
-        merge = self._tables[name].alias("t").merge(offsets.alias("r"), by)
-        return int(merge.whenMatchedDelete().execute().collect()[0]["num_deleted_rows"])
-
     def _columns(self, name: str) -> tuple[str, ...]:
         fields = self._tables[name].toDF().schema.fields
         types = {field.name.lower(): field.dataType.typeName() for field in fields}
@@ -140,16 +117,10 @@ def open_rows(job: Job, by_topic: bool) -> Iterator[AppendedRows]:
 
     Raises JobsError for errors of Delta.
     """
-    with _spark(job) as spark:
-        yield AppendedRows(spark, job, by_topic)
-
-
-@contextmanager
-def _spark(job: Job) -> Iterator[SparkSession]:
     log = job.directory / "offsets.log"
     with session(job.spark, name=f"{job.name}-offsets", log=log, redacted=job.redacted) as spark:
         try:
-            yield spark
+            yield AppendedRows(spark, job, by_topic)
         except JobsError:
             raise
         except Exception as cause:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
-_MOUNTS = Path("/proc/self/mountinfo")
+import psutil
+
 _SHARED = {
     *("9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs"),
     *("nfs", "nfs4", "ocfs2", "prl_fs", "smb3", "smbfs", "vboxsf", "virtiofs"),
 }
-_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def is_shared(kind: str) -> bool:
@@ -25,23 +24,17 @@ def is_shared(kind: str) -> bool:
 def file_system_of(path: Path) -> str:
     """Returns the kind of a path's file system, as in ``ext4``; empty where it is unknown."""
     try:
-        return kind_in(_MOUNTS.read_text(errors="surrogateescape"), path.resolve())
+        mounts = [(mount.mountpoint, mount.fstype) for mount in psutil.disk_partitions(all=True)]
+        return kind_in(mounts, path.resolve())
     except OSError:
         return ""
 
 
-def kind_in(mounts: str, path: Path) -> str:
-    """Returns the kind of the deepest mount above a path. ``mounts`` is mountinfo of proc(5)."""
-    directories = {path, *path.parents}
-    above = [(len(at.parts), kind) for at, kind in _mounts(mounts) if at in directories]
-    # Of several mounts on one directory, the last one hides the others.
-    deepest = max((depth for depth, _ in above), default=0)
-    return next((kind for depth, kind in reversed(above) if depth == deepest), "")
+def kind_in(mounts: Iterable[tuple[str, str]], path: Path) -> str:
+    """Returns the kind of the deepest mount above a path.
 
-
-def _mounts(text: str) -> Iterator[tuple[Path, str]]:
-    for line in text.splitlines():
-        before, separator, after = line.partition(" - ")
-        if separator:
-            point = _ESCAPED.sub(lambda code: chr(int(code[1], 8)), before.split(" ")[4])
-            yield Path(point), after.split(" ")[0]
+    ``mounts`` are pairs of a directory and a kind. Of several mounts on one directory, the last one
+    hides the others.
+    """
+    kinds = {Path(directory): kind for directory, kind in mounts}
+    return next((kinds[above] for above in (path, *path.parents) if above in kinds), "")

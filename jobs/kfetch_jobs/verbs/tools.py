@@ -22,9 +22,6 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep Kafka's data, the table and all logs.")
     ] = False,
-    picture: Annotated[
-        Path, typer.Option(help="The file for the picture of throughput and lag.")
-    ] = Path(".kfetch/demo/clicks.png"),
     open_page: Annotated[
         bool,
         typer.Option(
@@ -45,11 +42,11 @@ def demo(
 
     The demo starts a Kafka broker, a producer of click events, and a job. The job writes the events
     to a Delta table. Midway the demo sends SIGKILL to the job's processes, and starts the job
-    again. At the end it prints the counts and a plot, and draws the plot as a picture. It exits
-    with 0 only if the table has every event exactly once.
+    again. At the end it prints the counts and a plot. It exits with 0 only if the table has every
+    event exactly once.
 
-    The demo brings its own job and needs no project. First it checks Java, Python packages, disk
-    space and the picture's folder.
+    The demo brings its own job and needs no project. First it checks Java, Python packages and disk
+    space.
 
     With --project or --job it runs a job of your project. The job must read a single topic from
     the cluster at ${env:KFETCH_BOOTSTRAP}, and write into the storage ${env:KFETCH_STORAGE}. Its
@@ -78,7 +75,6 @@ def demo(
         seconds=seconds,
         rate=rate,
         keep=keep,
-        picture=picture,
         open_page=open_page,
     )
     if problems := checks.problems(settings):

@@ -16,7 +16,6 @@ from kfetch_jobs.verbs.moves import (
     LINES_MAX,
     AllPartitions,
     Execute,
-    MarginPercent,
     report,
     show_others,
     show_rest,
@@ -35,30 +34,19 @@ def add(app: typer.Typer) -> None:
 
 def undo(
     job: JobName,
-    margin: MarginPercent = 1,
     partitions: AllPartitions = False,
     execute: Execute = False,
     project: ProjectPath = None,
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
-    """Undo the last reset or replay that is not undone yet.
+    """Undo the last reset or replay that is not undone yet, if the job has not run since.
 
-    If the job has not run since the move, kfetch restores its checkpoint. Otherwise the job
-    continues at the offsets from before the move.
-
-    \b
-    What happens to the tables:
-    - A replay has deleted rows: the table gets its version from before the replay.
-      Every later write to it is lost.
-    - A replay has deleted nothing: kfetch deletes the rows that the job wrote since then.
-    - After a reset: the table keeps its rows.
+    kfetch restores the job's checkpoint. If a replay has deleted rows of a table, the table gets
+    its version from before the replay. Every later write to it is lost.
 
     Stop the job first, and other jobs that write these tables. Without --execute nothing changes.
-
-    If the job has run since a replay, it reads records again from Kafka. kfetch refuses if
-    retention has deleted such records, or may do so soon (--margin). Streaming readers of a Delta
-    table see that rows are deleted.
+    Streaming readers of a Delta table see that its rows return.
 
     \b
     Example: undo a replay of one job
@@ -71,7 +59,9 @@ def undo(
     loaded_project = project_of(project, environment)
     loaded = loaded_project.job(job)
     others = (
-        jobs_on_same_tables(loaded_project, loaded) if undoing.plan_undo(loaded).rewrites else []
+        jobs_on_same_tables(loaded_project, loaded)
+        if undoing.plan_undo(loaded).backup.tables
+        else []
     )
     with jobs_at_rest(loaded_project, loaded, *others) if execute else nullcontext():
         plan = undoing.plan_undo(loaded)
@@ -79,7 +69,7 @@ def undo(
             _show_undoing(plan, partitions)
             show_others(others)
         if execute:
-            undoing.undo(loaded_project, loaded, plan, margin_percent=margin, report=report)
+            undoing.undo(loaded_project, loaded, plan, report=report)
     if as_json:
         typer.echo(json.dumps(_undoing_json(plan, execute, others)))
     else:
@@ -89,24 +79,20 @@ def undo(
 def _show_undoing(plan: UndoPlan, all_partitions: bool) -> None:
     at = utc(plan.backup.at_s)
     typer.echo(f"{plan.job}: undo the {plan.backup.verb} of {at}, from {plan.backup.path}")
-    if not plan.exact:
-        typer.echo("  the job has run since: it goes on at the offsets from before the move")
     for table_version in plan.backup.tables:
         typer.echo(
             f"  kfetch restores {table_version.name} to version {table_version.version}; "
             "every later write to it is lost"
         )
-    for tp in plan.new_partitions[: None if all_partitions else LINES_MAX]:
-        typer.echo(f"  {tp} is new since then: its offset stays")
-    rows = [(f"  {tp}", offset(here), offset(there)) for tp, here, there in _changed(plan)]
+    rows = [
+        (f"  {tp}", offset(here), offset(there))
+        for tp, here, there in plan.positions()
+        if here != there
+    ]
     printed = rows if all_partitions else rows[:LINES_MAX]
     if printed:
         table(("  partition", "from", "to"), printed)
     show_rest(len(rows) - len(printed))
-
-
-def _changed(plan: UndoPlan) -> list[tuple[Any, int | None, int]]:
-    return [(tp, here, there) for tp, here, there in plan.positions() if here != there]
 
 
 def _undoing_json(plan: UndoPlan, executed: bool, others: Sequence[Job]) -> dict[str, Any]:
@@ -115,10 +101,8 @@ def _undoing_json(plan: UndoPlan, executed: bool, others: Sequence[Job]) -> dict
         "undoes": plan.backup.verb,
         "backup": str(plan.backup.path),
         "executed": executed,
-        "exact": plan.exact,
         "tables": {restored.name: restored.version for restored in plan.backup.tables},
         "shared_with": [other.name for other in others],
-        "kept": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.new_partitions],
         "partitions": [
             {"topic": tp.topic, "partition": tp.partition, "from": here, "to": there}
             for tp, here, there in plan.positions()

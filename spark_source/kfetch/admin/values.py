@@ -2,7 +2,8 @@
 
 ``Offsets`` holds a ``Position`` (next offset, leader epoch) for each partition of a source, and the
 ids of its topics. ``LagHistory`` calculates a ``Lag`` from Spark's progress. A ``Lag`` has a
-``PartitionLag`` for each partition. ``FetchStats`` holds totals of requests, bytes and times.
+``PartitionLag`` for each partition. ``FetchStats`` holds totals of requests, bytes and times, and
+``FETCH_COUNTS`` their Prometheus metrics.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from kfetch import offsets
 from kfetch.errors import OptionError
+from kfetch.fetch.stats import COUNTS as FETCH_COUNTS
 from kfetch.fetch.stats import FetchStats
 from kfetch.formats.format import FORMATS
 from kfetch.offsets import Offsets, Position
@@ -22,6 +24,7 @@ from kfetch.spark.lag import Lag, LagHistory, PartitionLag
 from kfetch.spark.options import parse
 
 __all__ = [
+    "FETCH_COUNTS",
     "FORMATS",
     "SUBSCRIPTION_OPTIONS",
     "FetchStats",

@@ -17,7 +17,8 @@ from kfetch.agent.inbox import Inbox
 from kfetch.agent.read_ahead import ReadAhead
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.errors import AgentError
-from kfetch.fetch.broker_reader import Arrival, BrokerReader
+from kfetch.fetch.arrivals import RecordsArrived
+from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.split_reader import SplitReader
 from kfetch.model import Broker, OffsetRange, TopicPartition
@@ -149,7 +150,7 @@ def test_a_failure_returns_the_memory(
     """If a range fails on cached records, for want of memory say, no byte stays in use."""
     offsets(kafka, query, 0, 3)
 
-    def fails(*_: object) -> Arrival:
+    def fails(*_: object) -> RecordsArrived:
         raise MemoryError
 
     with monkeypatch.context() as patch:

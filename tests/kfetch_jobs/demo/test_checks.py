@@ -37,7 +37,7 @@ def fitting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def settings(**changed: object) -> Settings:
-    values: dict[str, object] = {"project": BUNDLED_PROJECT, "picture": Path("clicks.png")}
+    values: dict[str, object] = {"project": BUNDLED_PROJECT}
     return Settings(**(values | changed))  # type: ignore[arg-type]
 
 
@@ -49,7 +49,7 @@ def the_problem(**changed: object) -> str:
 
 def test_a_machine_that_has_everything(tmp_path: Path) -> None:
     """There is nothing to say, and the checks leave no file."""
-    assert [] == checks.problems(settings(picture=Path("new/clicks.png")))
+    assert [] == checks.problems(settings())
     assert [] == list(tmp_path.iterdir())
 
 
@@ -96,17 +96,6 @@ def test_little_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     temporary, cache = checks.problems(settings(seconds=1, rate=100))
     assert "TMPDIR" in temporary
     assert "set KFETCH_CACHE to another disk" in cache
-
-
-def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
-    """A folder that is a file, a path that is a folder, and a format that nobody can draw."""
-    (tmp_path / "file").write_text("")
-
-    assert f"{tmp_path}/file cannot be written (Not a directory): name another file" in (
-        the_problem(picture=Path("file/clicks.png"))
-    )
-    assert "is a directory: name a file in it" in the_problem(picture=tmp_path)
-    assert "end it with .png" in the_problem(picture=Path("clicks.docx"))
 
 
 @pytest.mark.parametrize(
@@ -157,10 +146,11 @@ def test_jars_are_downloaded_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[0].startswith("downloading Kafka and Delta")
 
 
-def test_the_verb_lists_every_problem(kfetch: Command, tmp_path: Path) -> None:
+def test_the_verb_lists_every_problem(kfetch: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each one is a line on stderr; the exit code is 2, and nothing was started."""
-    (tmp_path / "file").write_text("")
-    code, out, err = kfetch("demo", "--seconds", "1e12", "--picture", "file/clicks.png")
+    java = Finding(state=Grade.FAIL, subject="java", text="there is no Java", advice="install one")
+    monkeypatch.setattr(doctor, "java", lambda: java)
+    code, out, err = kfetch("demo", "--seconds", "1e12")
 
     assert (2, "") == (code, out)
     assert 2 == len(err.splitlines())

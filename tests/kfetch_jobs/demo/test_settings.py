@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def settings(project: Path = BUNDLED_PROJECT, **changed: object) -> Settings:
-    return Settings(project=project, picture=Path("clicks.png"), **changed)  # type: ignore[arg-type]
+    return Settings(project=project, **changed)  # type: ignore[arg-type]
 
 
 def test_the_demo_brings_its_own_project(project: Path, tmp_path: Path) -> None:

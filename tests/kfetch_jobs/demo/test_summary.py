@@ -48,7 +48,6 @@ def summary(**changed: object) -> Summary:
         "producing_s": 10.0,
         "landing_s": 20.0,
         "total_s": 30.0,
-        "picture": "clicks.png",
         "kept_directory": None,
     }
     return Summary(**(values | changed))  # type: ignore[arg-type]

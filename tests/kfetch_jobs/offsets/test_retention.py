@@ -13,11 +13,10 @@ import pytest
 from kfetch.model import TopicPartition
 from kfetch_jobs import config
 from kfetch_jobs.checkpoints import backup
-from kfetch_jobs.checkpoints.backup import OffsetRange, Stage
+from kfetch_jobs.checkpoints.backup import OffsetRange
 from kfetch_jobs.errors import RecordsLost
 from kfetch_jobs.offsets import execution, undo
-from kfetch_jobs.run.check_origin import check_origin
-from kfetch_jobs.run.check_replay import check_replay
+from kfetch_jobs.run.start_checks import check_replay
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, committed, files, job, offset, planned
 from tests.kfetch_jobs.commands import Command
@@ -115,70 +114,6 @@ def test_another_partition_near_its_start(
     asked("replay", "--to-earliest", "--topic", "clicks:1", "--execute")
 
 
-def after_a_run(kafka: LittleKafka, asked: Ask, tables: Tables) -> None:
-    """A replay, and a run after it that has read everything."""
-    asked("replay", "--to-earliest", "--execute")
-    planned(9, offset(kafka, 10, 4))
-    committed(9)
-    tables.write(target(), rows(10, 4))
-
-
-def test_an_undo_asks_kafka(
-    kafka: LittleKafka, asked: Ask, tables: ShrinkingTables, kfetch: Command
-) -> None:
-    """The table would lose rows that the job could not read again: refused, and nothing changes. A
-    half-done undo goes on: its rows are gone already."""
-    after_a_run(kafka, asked, tables)
-    before = files()
-    kafka.log(T0).start = 8
-    said = asked("undo", "--execute", code=1)
-    assert "offsets 6 to 7 of clicks-0 can't be read again, because retention has moved" in said
-    assert (
-        "Nothing has changed: let the job go on as it is; if the records are not gone yet, "
-        "--margin 0 takes the risk"
-    ) in said
-    assert (before, sorted(rows(10, 4))) == (files(), sorted(tables[target()]))
-    last = backup.all_backups(CHECKPOINT)[-1]
-    assert Stage.DONE is last.stage
-
-    last.record_stage(Stage.UNDOING)
-    asked("undo", "--execute")
-    assert rows(6, 4) == tables[target()]
-
-
-@pytest.mark.parametrize(("partition", "code"), [(2, 0), (0, 1)])
-def test_an_undo_of_offsets_without_rows(
-    kafka: LittleKafka, asked: Ask, tables: ShrinkingTables, partition: int, code: int
-) -> None:
-    """A partition that is new since the move begins at 0 in the plan. Kafka had lost its first
-    records before the job read it, so the table has no row of them, and the undo loses none. At an
-    old partition the job would stop over such offsets: refused."""
-    asked("replay", "--to-earliest", "--execute")
-    logs = kafka.topics["clicks"].logs
-    logs.append(type(logs[0])(leader=1))
-    logs[2].append(*[b"n"] * 3)
-    kafka.log(TopicPartition("clicks", partition)).start = 8 if partition == 0 else 2
-    planned(9, offset(kafka, 10, 4, 3))
-    committed(9)
-    lost = [("clicks", 0, 6), ("clicks", 0, 7), ("clicks", 2, 0), ("clicks", 2, 1)]
-    tables.write(target(), [row for row in rows(10, 4, 3) if row not in lost])
-
-    asked("undo", "--execute", code=code)
-    assert code or rows(6, 4) == tables[target()]
-
-
-def test_an_undo_at_another_cluster(
-    kafka: LittleKafka, asked: Ask, tables: ShrinkingTables
-) -> None:
-    """Its log starts are those of other topics: refused."""
-    check_origin(config.load(config.find(Path.cwd())).job("clicks"))
-    after_a_run(kafka, asked, tables)
-    kafka.cluster_id = "other"
-
-    assert "of the Kafka cluster little, and " in asked("undo", "--execute", code=2)
-    assert sorted(rows(10, 4)) == sorted(tables[target()])
-
-
 def test_an_undo_before_a_run_needs_no_kafka(
     kafka: LittleKafka, asked: Ask, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +121,7 @@ def test_an_undo_before_a_run_needs_no_kafka(
     asked("replay", "--to-earliest", "--execute")
     monkeypatch.setenv("SERVERS", "127.0.0.1:1")
 
-    assert asked("undo", "--execute")["exact"]
+    assert asked("undo", "--execute")["executed"]
     assert rows(6, 4) == tables[target()]
 
 
@@ -223,12 +158,9 @@ def test_progress(kafka: LittleKafka, asked: Ask, tables: Tables, kfetch: Comman
         f"kfetch: deleting 10 rows from {target()} …",
     ] == said.splitlines()
 
-    planned(9, offset(kafka, 10, 4))
-    committed(9)
     said = kfetch("offsets", "undo", "clicks", "--execute")[2]
     assert [
         "kfetch: starting Spark, for the tables …",
-        "kfetch: asking Kafka for the log starts …",
         f"kfetch: restoring {target()} to version 1 …",
         "kfetch: restoring the checkpoint …",
     ] == said.splitlines()

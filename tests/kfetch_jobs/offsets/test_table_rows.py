@@ -22,9 +22,9 @@ from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets import execution, undo
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.plan import plan_move as plan_of
-from kfetch_jobs.offsets.table_rows import appended_tables, place_columns
+from kfetch_jobs.offsets.table_rows import place_columns
 from kfetch_jobs.offsets.target import Earliest, Shifted
-from kfetch_jobs.progress.batch import Batch, parse_line, undone_from
+from kfetch_jobs.progress.batch import Batch, undone_from
 from kfetch_jobs.progress.progress_file import append_batch
 from kfetch_jobs.util.files import try_lock
 from tests.kfetch.wire.little import LittleKafka
@@ -57,7 +57,7 @@ class Tables:
     @contextmanager
     def __call__(self, job: Job, by_topic: bool) -> Iterator[Tables]:
         self.by_topic = by_topic
-        self.names = self.histories.keys() & {str(place) for place in appended_tables(job)}
+        self.names = self.histories.keys() & {str(place) for place in job.appended_tables}
         yield self
 
     def write(self, name: str, more: Iterable[Row]) -> None:
@@ -68,9 +68,6 @@ class Tables:
 
     def has_rows(self, name: str) -> bool:
         return bool(self[name])
-
-    def check(self, names: Iterable[str]) -> None:
-        assert self.names >= {*names}
 
     def count(self, ranges: Sequence[OffsetRange]) -> dict[str, int]:
         counts = {name: len(self._of(name, ranges)) for name in self.names}
@@ -84,11 +81,10 @@ class Tables:
             for name in sorted(names)
         ]
 
-    def delete(self, ranges: Sequence[OffsetRange], names: Collection[str]) -> dict[str, int]:
-        gone = {name: self._of(name, ranges) for name in names if ranges}
-        for name, rows in gone.items():
-            self.histories[name].append([row for row in self[name] if row not in rows])
-        return {name: len(rows) for name, rows in gone.items()}
+    def delete(self, ranges: Sequence[OffsetRange], name: str) -> int:
+        gone = self._of(name, ranges)
+        self.histories[name].append([row for row in self[name] if row not in gone])
+        return len(gone)
 
     def version(self, table: TableVersion) -> int:
         return len(self.histories[table.name]) - 1
@@ -163,50 +159,10 @@ def test_a_replay_forgets_the_dead_letters_that_it_deleted(
     done = Batch(batch=6, started="", finished=1.0, rows=8, seconds=1.0, end=8, latest=10)
     progress = Path("data/clicks/progress.jsonl")
     for batch in (done, replace(done, batch=7, rows=2, end=10)):
-        append_batch(progress, batch)
+        append_batch(progress.parent, batch)
     asked("replay", "--shift-by=-2", "--topic", "clicks:0", "--execute")
 
     assert 7 == undone_from(progress.read_text().splitlines(keepends=True)[-1])
-
-
-def test_a_batch_without_its_commit_is_undone_after_a_run(
-    kafka: LittleKafka, asked: Ask, tables: Tables
-) -> None:
-    """The restored version has its rows, and it comes again: they are deleted once more."""
-    ran(kafka, 8, 9, 4, done=False)
-    tables.write(target(), rows(9)[6:])
-    assert {target(): 3} == asked("replay", "--shift-by", "0", "--execute")["deleted"]
-    ran(kafka, 10, 10, 4)
-    tables.write(target(), rows(10)[6:])
-
-    assert not asked("undo", "--execute")["exact"]
-    (said,) = Path("data/clicks/progress.jsonl").read_text().splitlines(keepends=True)
-    assert 9 == undone_from(said)
-    assert parse_line(said) is None
-    assert rows(6, 4) == tables[target()]
-    assert (6, 0) == stands()[TopicPartition("clicks", 0)]
-    assert not to_come() & {*tables[target()]}
-
-
-@pytest.mark.parametrize("when", ["before", "now"])
-def test_a_reset_with_an_unknown_end_is_not_undone(
-    kafka: LittleKafka, asked: Ask, tables: Tables, when: str
-) -> None:
-    """Its table is left alone, so rows of a batch without a commit would come twice: refused.
-    Before a run nothing can have come of it."""
-    words = ["reset", "--to-latest", "--execute"]
-    if when == "before":
-        ran(kafka, 8, 9, 4, done=False)
-        words += ["--give-up-batch"]
-    number = asked(*words)["batch"]
-    assert asked("undo")["exact"]
-    ran(kafka, number + 1, 10, 4, done=when == "before")
-    before = files()
-
-    said = asked("undo", "--execute", code=1)
-    assert "was planned, and its end is not noted: the table may have its rows already" in said
-    assert before == files()
-    assert Stage.DONE is backup.all_backups(CHECKPOINT)[-1].stage
 
 
 @pytest.mark.parametrize(
@@ -309,23 +265,6 @@ def test_another_job_of_the_same_topic(kafka: LittleKafka, asked: Ask, tables: T
     assert before == files()
 
 
-def test_a_table_that_lost_nothing_is_not_restored(
-    kafka: LittleKafka, asked: Ask, tables: Tables
-) -> None:
-    """Others' rows stay in it; those that this job has written since go, and come once."""
-    job(BOTH)
-    another_job()
-    tables.write(dead(), rows(3, topic="orders"))
-    asked("replay", "--to-earliest", "--execute")
-    ran(kafka, 9, 10, 4)
-    tables.write(dead(), rows(10))
-    tables.write(dead(), rows(2, topic="more"))
-
-    assert {target(): 1} == asked("undo", "--execute")["tables"]
-    assert rows(6, 4) == tables[target()]
-    assert [*rows(3, topic="orders"), *rows(2, topic="more")] == tables[dead()]
-
-
 def test_a_log_that_seems_shorter_than_what_was_read(
     kafka: LittleKafka, asked: Ask, tables: Tables
 ) -> None:
@@ -362,25 +301,6 @@ def test_a_new_partition_of_a_batch_without_its_commit(
     assert expected == sorted(plan.ranges, key=lambda each: each.partition)
     assert {target(): 2} == asked("replay", "--shift-by", "0", "--execute")["deleted"]
     assert rows(6, 4) == tables[target()]
-
-
-def test_a_reset_is_undone_after_the_topic_has_grown(
-    kafka: LittleKafka, asked: Ask, tables: Tables
-) -> None:
-    """What the job has read of the new partition does not come again; after a replay, whose rows
-    are gone from the table, it does."""
-    asked("reset", "--to-earliest", "--execute")
-    kafka.create("other", 1)
-    kafka.topics["clicks"].logs += kafka.topics["other"].logs
-    kafka.log(TopicPartition("clicks", 2)).append(b"n", b"n")
-    ran(kafka, 9, 10, 4, 2)
-
-    assert [{"topic": "clicks", "partition": 2}] == asked("undo")["kept"]
-    asked("undo", "--execute")
-    assert [6, 4, 2] == [at for at, _ in stands().values()]
-
-    asked("replay", "--to-earliest", "--topic", "clicks:0", "--execute")
-    assert [] == asked("undo", "--execute")["kept"]
 
 
 def test_a_version_that_can_not_be_restored(kafka: LittleKafka, asked: Ask, tables: Tables) -> None:

@@ -21,8 +21,8 @@ from kfetch_jobs.checkpoints.origin import note_origin, noted_topic_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import RecordsLost
 from kfetch_jobs.offsets import execution, undo
-from kfetch_jobs.run.check_replay import check_replay
 from kfetch_jobs.run.query_recorder import QueryRecorder
+from kfetch_jobs.run.start_checks import check_replay
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, committed, files, job, offset, planned
 from tests.kfetch_jobs.offsets.test_table_rows import Tables, rows, target
@@ -160,19 +160,6 @@ def test_created_again_before_the_run(kafka: LittleKafka, asked: Ask, tables: Ta
 
     asked("undo", "--execute")
     assert rows(6, 4) == tables[target()]
-
-
-def test_an_undo_after_a_run_of_the_new_topic(
-    kafka: LittleKafka, asked: Ask, tables: Tables
-) -> None:
-    """Its offsets of then would delete rows of the new topic, and bring others twice: refused."""
-    asked("replay", "--to-earliest", "--execute")
-    planned(9, of_earlier(kafka, 2, 2))
-    committed(9)
-    before = files()
-
-    assert "so its offsets of then are of no use" in asked("undo", "--execute", code=1)
-    assert before == files()
 
 
 def test_a_note_that_somebody_changed(kafka: LittleKafka) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kfetch_jobs.util import mounts
 
-MOUNTS = r"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-30 22 0:26 / /data rw - nfs4 nas:/data rw,vers=4.2
-31 30 0:27 / /data/fast rw master:1 propagate_from:2 - xfs /dev/vdb rw
-32 22 0:28 / /mnt/my\040share rw - cifs //nas/share rw
-33 22 0:29 / /over rw - nfs nas:/old rw
-34 33 0:30 / /over rw - tmpfs tmpfs rw
-damaged
-"""
+MOUNTS = [
+    ("/", "ext4"),
+    ("/data", "nfs4"),
+    ("/data/fast", "xfs"),
+    ("/mnt/my share", "cifs"),
+    ("/over", "nfs"),
+    ("/over", "tmpfs"),
+]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,14 @@ def test_which_are_shared() -> None:
 
 def test_without_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system has no such list, the file system is unknown, and counts as local."""
-    monkeypatch.setattr(mounts, "_MOUNTS", Path("/does/not/exist"))
 
+    def refuse(all: bool) -> None:
+        raise FileNotFoundError("/proc/self/mounts")
+
+    monkeypatch.setattr(psutil, "disk_partitions", refuse)
     assert "" == mounts.file_system_of(Path("/"))
+
+
+def test_the_list_of_this_machine() -> None:
+    """The kernel's own directory has a kind of its own."""
+    assert "proc" == mounts.file_system_of(Path("/proc/self"))
