@@ -3,6 +3,6 @@
 ``checkpoint`` reads them. ``backup`` copies them before ``kfetch offsets`` moves a job's offsets.
 ``origin`` notes their environment, Kafka clusters and topic ids, and ``location`` tells where they
 are. ``fresh_start`` refuses to start a job anew that has run before: ``former_job`` looks for a
-renamed job, and ``table_log`` reads the logs of tables. ``topic_history`` collects topic ids.
+renamed job. ``location`` also reads the logs of tables. ``topic_history`` collects topic ids.
 ``log_starts`` looks whether Kafka still has records that a job must read again.
 """

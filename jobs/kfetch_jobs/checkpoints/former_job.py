@@ -7,18 +7,17 @@ those.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
-from kfetch_jobs.checkpoints.location import has_offsets, query_id
-from kfetch_jobs.checkpoints.table_log import has_log, queries_of
+from kfetch_jobs.checkpoints.location import has_log, has_offsets, queries_of, query_id
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import JobsError
+from kfetch_jobs.util.files import read_json
 
 _NOTE = "checkpoint.origin.json"
 
@@ -57,7 +56,7 @@ def find_former_job(job: Job) -> FormerJob | None:
     views = job.file.views()
     subscriptions = [job.parsed_options(view).subscription for view in views]
     for directory in _directories_without_file(job):
-        note = _note(directory)
+        note = read_json(directory / _NOTE)
         if note.get("checkpoint") == job.checkpoint:
             continue  # the file names its checkpoint, so the new name continues there
         both = sorted(tables & _tables_of(job, directory, note))
@@ -81,14 +80,6 @@ def _directories_without_file(job: Job) -> Iterator[Path]:
 
 def _exists(files: Path, name: str) -> bool:
     return (files / f"{name}.yml").exists()
-
-
-def _note(directory: Path) -> Mapping[str, Any]:
-    try:
-        note = json.loads((directory / _NOTE).read_text())
-    except (OSError, ValueError):
-        return {}
-    return note if isinstance(note, dict) else {}
 
 
 def _tables_of(job: Job, directory: Path, note: Mapping[str, Any]) -> set[str]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from kfetch_jobs.checkpoints.former_job import find_former_job
-from kfetch_jobs.checkpoints.location import has_run, local_directory, query_id
+from kfetch_jobs.checkpoints.location import has_run, local_directory, queries_of, query_id
 from kfetch_jobs.checkpoints.origin import noted_runs
-from kfetch_jobs.checkpoints.table_log import queries_of
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import ConfigError
@@ -68,10 +67,10 @@ def _refusal(job: Job, trace: str) -> str:
     )
 
 
-def _queries_of_others(job: Job) -> Iterator[str]:
+def _queries_of_others(job: Job) -> Iterator[object]:
     """The ids of the queries of other jobs, whether their files are there or not."""
     for directory in job.directory.parent.glob("*/"):
         if directory != job.directory:
             pulse = read_pulse(directory)
-            queries = (query_id(directory / "checkpoint"), pulse.query if pulse else None)
-            yield from filter(None, queries)
+            yield query_id(directory / "checkpoint")
+            yield pulse.query if pulse else None

@@ -1,13 +1,19 @@
-"""Where a job's checkpoint is, on this machine or elsewhere, and whether a run has used it."""
+"""Where a job's checkpoint is, whether a run has used it, and which queries wrote a Delta table."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import local_path
+from kfetch_jobs.util.files import read_json
+
+_COMMITS_MAX = 100
+"""How many of a table's last commits are searched."""
 
 
 def local_directory(job: Job) -> Path | None:
@@ -37,7 +43,27 @@ def has_offsets(checkpoint: Path) -> bool:
 
 def query_id(checkpoint: Path) -> str | None:
     """Returns the id of the query to which a local checkpoint belongs; None without one."""
-    try:
-        return str(json.loads((checkpoint / "metadata").read_text())["id"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    found = read_json(checkpoint / "metadata").get("id")
+    return None if found is None else str(found)
+
+
+def has_log(table: Path) -> bool:
+    """Returns whether there is a Delta table in a directory."""
+    return (table / "_delta_log").is_dir()
+
+
+def queries_of(table: Path) -> set[str]:
+    """Returns the ids of the queries that a table's last commits name; none without a table.
+
+    Delta notes the id with each micro-batch, so that it can skip a repeated one.
+    """
+    commits = sorted((table / "_delta_log").glob("*.json"))[-_COMMITS_MAX:]
+    return {query for commit in commits for query in _queries(commit)}
+
+
+def _queries(commit: Path) -> Iterator[str]:
+    with suppress(OSError):  # Delta removes old commits
+        for line in commit.read_bytes().splitlines():
+            if b'"txn"' in line:
+                with suppress(ValueError, KeyError, TypeError):
+                    yield str(json.loads(line)["txn"]["appId"])

@@ -8,20 +8,18 @@ Later runs and commands compare. An offset means nothing in another cluster, and
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kfetch.admin.brokers import WAIT_S, cluster_id
-from kfetch.admin.values import Subscription
 from kfetch_jobs.checkpoints.location import has_offsets, has_run, local_directory, note_path
 from kfetch_jobs.checkpoints.topic_history import TopicIds, checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.yamlfile import display
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.progress.progress_file import last_batch
-from kfetch_jobs.util.files import write_json
+from kfetch_jobs.util.files import read_json, write_json
 
 _RAN = "ran"
 """The key that says whether the checkpoint had offsets."""
@@ -104,7 +102,8 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
             _TOPIC_IDS: _listed([noted_topic_ids(job), _checkpoint_ids(job)]),
             _RAN: noted_runs(job) is not None
             or (local_directory(job) is not None and has_run(job)),
-            "topics": _topics(job),  # and "tables": for a job that takes this one's place
+            # and "tables": for a job that takes this one's place
+            "topics": sorted({one for view in job.file.views() for one in job.named_topics(view)}),
         },
         everybody_reads=True,  # ``lag`` and ``offsets show`` of other users compare too
     )
@@ -113,16 +112,6 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
 def _checkpoint_ids(job: Job) -> TopicIds:
     local = local_directory(job)
     return checkpoint_topic_ids(local) if local else {}
-
-
-def _topics(job: Job) -> list[str]:
-    """The topics that the job's file names. A pattern names none."""
-    named = [job.parsed_options(view).subscription for view in job.file.views()]
-    return sorted({topic for one in named for topic in (*one.topics, *_assigned(one))})
-
-
-def _assigned(subscription: Subscription) -> Iterator[str]:
-    yield from (tp.topic for tp in subscription.assigned)
 
 
 def _compare(job: Job, origin: Origin, clusters: Mapping[str, str]) -> None:
@@ -141,7 +130,7 @@ def _compare(job: Job, origin: Origin, clusters: Mapping[str, str]) -> None:
 def note_run(job: Job, ids: TopicIds) -> None:
     """Note that the checkpoint has offsets, of topics with these ids."""
     path = note_path(job)
-    note = _content(path)
+    note = read_json(path)
     after = {**note, _RAN: True, _TOPIC_IDS: _listed([noted_topic_ids(job), ids])}
     if note and note != after:
         write_json(path, after, everybody_reads=True)
@@ -149,7 +138,7 @@ def note_run(job: Job, ids: TopicIds) -> None:
 
 def noted_topic_ids(job: Job) -> TopicIds:
     """Return the ids of the topics that the job's runs have read, as far as the note has them."""
-    noted = _content(note_path(job)).get(_TOPIC_IDS)
+    noted = read_json(note_path(job)).get(_TOPIC_IDS)
     if not isinstance(noted, dict):
         return {}
     return {str(topic): frozenset(map(str, ids)) for topic, ids in noted.items()}
@@ -165,17 +154,9 @@ def noted_runs(job: Job) -> Path | None:
     Notes of older versions do not tell. Then the job's progress does.
     """
     path = note_path(job)
-    note = _content(path)
+    note = read_json(path)
     ran = note.get(_RAN, bool(note) and last_batch(job.directory) is not None)
     return path if ran else None
-
-
-def _content(path: Path) -> Mapping[str, Any]:
-    try:
-        note = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return note if isinstance(note, dict) else {}
 
 
 def _read(job: Job) -> Origin | None:

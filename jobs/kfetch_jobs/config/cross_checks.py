@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
@@ -109,22 +108,14 @@ def writes_same_records(job: Job, other: Job) -> bool:
     return str(job.target) == str(other.target) and not _topics(job).isdisjoint(_topics(other))
 
 
-def _topics(job: Job) -> set[tuple[frozenset[str], str]]:
+def _topics(job: Job) -> set[tuple[frozenset[tuple[str, int]], str]]:
     """Each topic or pattern, with the servers of its cluster."""
     return {
         (_servers(job, view), topic)
         for view, source in job.file.views().items()
-        for strategy, text in source.strategy().items()
-        for topic in _topics_in(strategy, text)
+        for topic in job.named_topics(view) or {f"pattern {source.subscribePattern}"}
     }
 
 
-def _topics_in(strategy: str, text: str) -> Iterable[str]:
-    if strategy == "subscribe":
-        return map(str.strip, text.split(","))
-    return list(json.loads(text)) if strategy == "assign" else [f"pattern {text}"]
-
-
-def _servers(job: Job, view: str) -> frozenset[str]:
-    servers = job.source_options(view)["kafka.bootstrap.servers"]
-    return frozenset(map(str.strip, servers.split(",")))
+def _servers(job: Job, view: str) -> frozenset[tuple[str, int]]:
+    return frozenset(job.parsed_options(view).bootstrap)

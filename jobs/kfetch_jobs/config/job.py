@@ -107,6 +107,11 @@ class Job:
             self._parsed[view] = parse_options(self.source_options(view))
         return self._parsed[view]
 
+    def named_topics(self, view: str = "source") -> set[str]:
+        """Return the topics that the options of a source name. A pattern names none."""
+        subscription = self.parsed_options(view).subscription
+        return {*subscription.topics, *(tp.topic for tp in subscription.assigned)}
+
     def redacted(self, sentence: str) -> str:
         """Return a sentence with placeholders for the secrets in the job's files.
 

@@ -6,9 +6,8 @@ partition, as far as the files show that.
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 
 from kfetch_jobs.config.job import Job
 
@@ -33,8 +32,7 @@ def order_mistakes(job: Job) -> Iterator[str]:
 
 def reads_one_topic(job: Job) -> bool:
     """Return whether all records of a job are of one topic, as its file says."""
-    topics = _topics(job)
-    return len(topics) == 1
+    return len(_topics(job)) == 1
 
 
 def _keys_in_one_partition(job: Job) -> bool:
@@ -48,12 +46,10 @@ def _keys_in_one_partition(job: Job) -> bool:
 def _topics(job: Job) -> list[tuple[str, int | None]]:
     """The topics of all sources with their numbers of partitions; empty if the files don't say."""
     topics: list[tuple[str, int | None]] = []
-    for source in job.file.views().values():
-        if source.subscribe is not None:
-            topics += [(name.strip(), None) for name in source.subscribe.split(",")]
-        elif source.assign is not None:
-            with suppress(ValueError, AttributeError, TypeError):  # another check names the mistake
-                topics += [(name, len(parts)) for name, parts in json.loads(source.assign).items()]
-        else:
+    for view in job.file.views():
+        subscription = job.parsed_options(view).subscription
+        if subscription.pattern is not None:
             return []
+        topics += [(name, None) for name in subscription.topics]
+        topics += Counter(tp.topic for tp in subscription.assigned).items()
     return topics

@@ -1,4 +1,1 @@
-"""Programs of the JVM: where Java is, jars from Maven, and a Spark session with Delta.
-
-``temporary`` removes the files of killed sessions.
-"""
+"""Programs of the JVM: where Java is, jars from Maven, and a Spark session with Delta."""

@@ -45,7 +45,7 @@ class Grade(StrEnum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One check: its subject, its result, and what the user can do."""
 
@@ -84,24 +84,25 @@ def python(version: tuple[int, ...]) -> Finding:
     """Check the Python that runs this process and Spark's workers."""
     text = f"{version[0]}.{version[1]}, {sys.executable}"
     if version >= PYTHON_MINIMUM:
-        return Finding(state=Grade.OK, subject="python", text=text)
+        return Finding(Grade.OK, "python", text)
     advice = f"install Python {'.'.join(map(str, PYTHON_MINIMUM))} or newer, and kfetch into it"
-    return Finding(state=Grade.FAIL, subject="python", text=text, advice=advice)
+    return Finding(Grade.FAIL, "python", text, advice)
 
 
 def java() -> Finding:
     """Check the Java that Spark starts."""
     try:
         path = find_java()
-        return Finding(state=Grade.OK, subject="java", text=f"{java_version(path)}, {path}")
+        return Finding(Grade.OK, "java", f"{java_version(path)}, {path}")
     except JobsError as cause:
         sentence, _, advice = cause.message.rpartition(": ")
-        return Finding(state=Grade.FAIL, subject="java", text=sentence, advice=advice)
+        return Finding(Grade.FAIL, "java", sentence, advice)
 
 
 def installed_packages() -> Iterator[Finding]:
     """Check the installed packages against the requirements of kfetch and kfetch-jobs."""
-    return packages([*_requirements("kfetch"), *_requirements("kfetch-jobs")], _installed)
+    requires = [*(metadata.requires("kfetch") or ()), *(metadata.requires("kfetch-jobs") or ())]
+    return packages(requires, _installed)
 
 
 def packages(requires: list[str], installed: Callable[[str], str | None]) -> Iterator[Finding]:
@@ -110,10 +111,7 @@ def packages(requires: list[str], installed: Callable[[str], str | None]) -> Ite
     ``requires`` are requirements as in package metadata. ``installed`` returns the version of a
     package, or None.
     """
-    requirements: dict[str, Requirement] = {}
-    for text in requires:
-        requirement = Requirement(text)
-        requirements[requirement.name] = requirement
+    requirements = {one.name: one for one in map(Requirement, requires)}
     for name in _PACKAGES:
         if name in requirements:
             yield _package(name, requirements[name], installed(name))
@@ -122,15 +120,11 @@ def packages(requires: list[str], installed: Callable[[str], str | None]) -> Ite
 def _package(name: str, requirement: Requirement, version: str | None) -> Finding:
     advice = f"pip install '{name}{requirement.specifier}'"
     if version is None:
-        return Finding(state=Grade.FAIL, subject=name, text="is not installed", advice=advice)
+        return Finding(Grade.FAIL, name, "is not installed", advice)
     if not requirement.specifier.contains(version, prereleases=True):
         text = f"is {version}, but kfetch needs {requirement.specifier}"
-        return Finding(state=Grade.FAIL, subject=name, text=text, advice=advice)
-    return Finding(state=Grade.OK, subject=name, text=version)
-
-
-def _requirements(distribution: str) -> list[str]:
-    return metadata.requires(distribution) or []
+        return Finding(Grade.FAIL, name, text, advice)
+    return Finding(Grade.OK, name, version)
 
 
 def _installed(name: str) -> str | None:
@@ -148,25 +142,23 @@ def decoder() -> Finding:
         ready = state()
     except Exception as cause:  # a broken llvmlite raises errors of any type
         advice = "pip install --force-reinstall numba llvmlite"
-        text = f"can't be loaded ({cause})"
-        return Finding(state=Grade.FAIL, subject="decoder", text=text, advice=advice)
+        return Finding(Grade.FAIL, "decoder", f"can't be loaded ({cause})", advice)
     if ready.reference:
         text = "KFETCH_RECORDS=reference selects the slow decoder in pure Python"
-        advice = "unset KFETCH_RECORDS"
-        return Finding(state=Grade.WARN, subject="decoder", text=text, advice=advice)
+        return Finding(Grade.WARN, "decoder", text, "unset KFETCH_RECORDS")
     if ready.compiled:
-        return Finding(state=Grade.OK, subject="decoder", text=f"compiled, in {ready.directory}")
+        return Finding(Grade.OK, "decoder", f"compiled, in {ready.directory}")
     text = "is not compiled yet: the first read waits some seconds for it"
-    return Finding(state=Grade.WARN, subject="decoder", text=text, advice="kfetch warm")
+    return Finding(Grade.WARN, "decoder", text, "kfetch warm")
 
 
 def files(soft: int, hard: int) -> Finding:
     """Check how many files a process may open. The JVM raises its own limit to the hard one."""
     text = f"{_limit(soft)} at once, {_limit(hard)} at most"
     if hard == resource.RLIM_INFINITY or hard >= _FILES_MIN:
-        return Finding(state=Grade.OK, subject="open files", text=text)
+        return Finding(Grade.OK, "open files", text)
     advice = f"raise the hard limit (ulimit -Hn) to {_FILES_MIN} or more"
-    return Finding(state=Grade.WARN, subject="open files", text=text, advice=advice)
+    return Finding(Grade.WARN, "open files", text, advice)
 
 
 def _limit(value: int) -> str:
@@ -177,10 +169,10 @@ def jobs(project: Project) -> Finding:
     """Check the files of the project's jobs."""
     names, mistakes = project.jobs_and_mistakes()
     if not mistakes:
-        return Finding(state=Grade.OK, subject="jobs", text=f"{len(names)}, {project.path}")
+        return Finding(Grade.OK, "jobs", f"{len(names)}, {project.path}")
     more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-    text, advice = f"{mistakes[0]}{more}", "kfetch validate lists all mistakes"
-    return Finding(state=Grade.FAIL, subject="jobs", text=text, advice=advice)
+    advice = "kfetch validate lists all mistakes"
+    return Finding(Grade.FAIL, "jobs", f"{mistakes[0]}{more}", advice)
 
 
 def storage(directory: Path) -> Finding:
@@ -193,16 +185,15 @@ def storage(directory: Path) -> Finding:
         free = shutil.disk_usage(existing).free
     except OSError as cause:
         text = f"{existing} can't be written: {cause.strerror}"
-        advice = f"give {_user()} the right to write there, or name another storage in kfetch.yml"
-        return Finding(state=Grade.FAIL, subject="storage", text=text, advice=advice)
+        advice = (
+            f"give user {os.getuid()} the right to write there, or name another storage in "
+            "kfetch.yml"
+        )
+        return Finding(Grade.FAIL, "storage", text, advice)
     text = f"{directory}, {free / (1 << 30):,.1f} GiB free"
     if free >= _FREE_BYTES_MIN:
-        return Finding(state=Grade.OK, subject="storage", text=text)
-    return Finding(state=Grade.WARN, subject="storage", text=text, advice="make room on that disk")
-
-
-def _user() -> str:
-    return f"user {os.getuid()}"
+        return Finding(Grade.OK, "storage", text)
+    return Finding(Grade.WARN, "storage", text, "make room on that disk")
 
 
 def _topics(project: Project, cluster: str) -> set[str]:
@@ -211,8 +202,7 @@ def _topics(project: Project, cluster: str) -> set[str]:
     for job in project.jobs_and_mistakes()[0].values():
         for view, source in job.file.views().items():
             if source.cluster == cluster:
-                subscription = job.parsed_options(view).subscription
-                named |= {*subscription.topics, *(tp.topic for tp in subscription.assigned)}
+                named |= job.named_topics(view)
     return named
 
 
@@ -241,23 +231,23 @@ def _cluster(
         state = brokers.check(options, topics, wait_s=LOOKUP_TIMEOUT_S)
     except OptionError as cause:
         advice = f"correct clusters.{name} in kfetch.yml or env/"
-        yield Finding(state=Grade.FAIL, subject=subject, text=cause.message, advice=advice)
+        yield Finding(Grade.FAIL, subject, cause.message, advice)
         return
     except AccessRefused as cause:  # its sentence names the missing operation
-        yield Finding(state=Grade.FAIL, subject=subject, text=cause.message)
+        yield Finding(Grade.FAIL, subject, cause.message)
         return
     except KfetchError as cause:
         other = f"start the cluster, or correct clusters.{name}.bootstrap.servers in kfetch.yml"
         advice = cause.action or other
-        yield Finding(state=Grade.FAIL, subject=subject, text=cause.what, advice=advice)
+        yield Finding(Grade.FAIL, subject, cause.what, advice)
         return
     text = f"{counted(len(state.brokers), 'broker')}, by {state.servers}"
-    yield Finding(state=Grade.OK, subject=subject, text=text)
+    yield Finding(Grade.OK, subject, text)
     for broker_state in state.brokers:
         if broker_state.error:
             advice = "its advertised.listeners must name an address that this machine can reach"
             text = f"{broker_state.broker}: {broker_state.error}"
-            yield Finding(state=Grade.FAIL, subject=subject, text=text, advice=advice)
+            yield Finding(Grade.FAIL, subject, text, advice)
     for sentence in state.unreadable:
         text, _, advice = sentence.rpartition(": ")
-        yield Finding(state=Grade.FAIL, subject=subject, text=text, advice=advice)
+        yield Finding(Grade.FAIL, subject, text, advice)

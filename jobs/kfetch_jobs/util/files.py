@@ -86,6 +86,15 @@ def write_json(
         raise
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Returns the JSON object in a file; an empty one if the file is missing or damaged."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def read_disk_space(directory: Path) -> DiskSpace | None:
     """Returns the space where a directory lies, or will lie; None if the system does not tell."""
     for existing in (directory, *directory.parents):

@@ -31,17 +31,14 @@ def doctor(
     """
     from kfetch_jobs.looks.doctor import Grade
 
-    failed = False
     findings = []
     for finding in _findings(project, environment):
-        failed = failed or finding.state is Grade.FAIL
-        if as_json:
-            findings.append(finding.to_json())
-        else:
+        findings.append(finding)
+        if not as_json:
             typer.echo(_line(finding))
     if as_json:
-        typer.echo(json.dumps(findings))
-    raise typer.Exit(1 if failed else 0)
+        typer.echo(json.dumps([finding.to_json() for finding in findings]))
+    raise typer.Exit(1 if any(finding.state is Grade.FAIL for finding in findings) else 0)
 
 
 def _findings(path: Path | None, environment: str | None) -> Iterator[Finding]:
@@ -64,14 +61,12 @@ def _project(path: Path | None, environment: str | None) -> tuple[Project | None
             path = config.find(Path.cwd())
         except ConfigError:
             text = "there is none here: kfetch checked no storage and no cluster"
-            advice = "name its file with --project"
-            return None, Finding(state=Grade.WARN, subject="project", text=text, advice=advice)
+            return None, Finding(Grade.WARN, "project", text, "name its file with --project")
     try:
         return project_of(path, environment), None
     except ConfigError as error:
         advice = "kfetch validate lists all mistakes"
-        text = error.message
-        return None, Finding(state=Grade.FAIL, subject="project", text=text, advice=advice)
+        return None, Finding(Grade.FAIL, "project", error.message, advice)
 
 
 def _line(finding: Finding) -> str:

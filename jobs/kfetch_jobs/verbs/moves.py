@@ -345,16 +345,10 @@ def _json(plan: MovePlan, done: MoveResult | None, others: Sequence[Job]) -> dic
         "skipped": plan.skipped,
         "tables": list(plan.tables),
         "shared_with": [other.name for other in others],
-        "dropped": [{"topic": tp.topic, "partition": tp.partition} for tp in plan.dropped],
+        "dropped": [tp._asdict() for tp in plan.dropped],
         "partitions": [
-            {
-                "topic": move.tp.topic,
-                "partition": move.tp.partition,
-                "from": move.before,
-                "to": move.after,
-                "again": move.again,
-                "skipped": move.skipped,
-            }
+            move.tp._asdict()
+            | {"from": move.before, "to": move.after, "again": move.again, "skipped": move.skipped}
             for move in plan.moves
         ],
     }

@@ -105,9 +105,8 @@ def _source_json(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
         "source": index,
         "topics": {name: ids[name].hex if name in ids else None for name in names},
         "partitions": [
-            {
-                "topic": tp.topic,
-                "partition": tp.partition,
+            tp._asdict()
+            | {
                 "committed": starts[tp].offset if tp in starts else None,
                 "planned": position.offset,
                 "leader_epoch": position.leader_epoch if position.leader_epoch >= 0 else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -203,17 +204,8 @@ def _source_json(source: SourceReport) -> dict[str, Any]:
 
 
 def _partition_json(partition: Partition) -> dict[str, Any]:
-    return {
-        "topic": partition.tp.topic,
-        "partition": partition.tp.partition,
-        "leader": partition.leader,
-        "log_start": partition.log_start,
-        "log_end": partition.log_end,
-        "position": partition.position,
-        "behind": partition.behind,
-        "new": partition.new,
-        "lost": partition.lost,
-    }
+    values = asdict(partition) | {"behind": partition.behind}
+    return partition.tp._asdict() | {name: values[name] for name in values if name != "tp"}
 
 
 def lag(

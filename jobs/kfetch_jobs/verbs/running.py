@@ -67,9 +67,8 @@ def _run(job: Job) -> RunResult:
     outcome = run_job(job, _print_batch)
     how = "stopped" if outcome.stopped else "ended"
     typer.echo(
-        f"{how}: {outcome.batches:,} micro-batch{'' if outcome.batches == 1 else 'es'}, "
-        f"{outcome.rows:,} rows, {outcome.lag:,} behind"
-        f"{_dead(outcome.dead_letters)}",
+        f"{how}: {counted(outcome.batches, 'micro-batch', 'micro-batches')}, "
+        f"{outcome.rows:,} rows, {outcome.lag:,} behind{_dead(outcome.dead_letters)}",
         err=True,
     )
     return outcome

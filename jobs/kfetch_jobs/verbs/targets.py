@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 from uuid import UUID
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, NonNegativeInt, Strict, TypeAdapter, ValidationError
 
 from kfetch.model import TopicPartition
 from kfetch_jobs.config.values import Duration
@@ -46,48 +44,55 @@ def of_duration(text: str, now_s: float) -> Timed:
         ) from None
 
 
+_Offset = Annotated[NonNegativeInt, Strict()]
+
+
+class _Row(BaseModel):
+    topic: str
+    partition: NonNegativeInt
+    committed: _Offset
+
+
+class _Source(BaseModel):
+    topics: dict[str, UUID | None]
+    partitions: list[_Row]
+
+
+class _Shown(BaseModel):
+    """The output of ``offsets show --json``, as far as it matters."""
+
+    sources: list[_Source]
+
+
+_Plain = dict[str, dict[NonNegativeInt, _Offset]]
+_FILE: TypeAdapter[_Shown | _Plain] = TypeAdapter(_Shown | _Plain)
+
+
 def of_file(path: Path) -> OffsetsFromFile:
     """Read offsets from a file: output of ``offsets show --json``, or ``{"clicks": {"0": 12}}``.
 
     Raises ConfigError.
     """
     try:
-        content = json.loads(path.read_text())
-        return _offsets(path, _from_show if "sources" in content else _plain, content)
+        content = _FILE.validate_json(path.read_bytes())
     except OSError as cause:
         raise ConfigError(f"--from-file {path} can't be read: {cause.strerror}") from None
-    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+    except ValidationError as cause:
         raise ConfigError(
-            f"--from-file {path} has no offsets ({type(problem).__name__}: {problem}): write the "
-            'output of kfetch offsets show --json, or {"topic": {"0": 12}}'
+            f"--from-file {path} has no offsets ({cause.errors()[0]['msg']}): write the output of "
+            'kfetch offsets show --json, or {"topic": {"0": 12}}'
         ) from None
-
-
-def _offsets(
-    path: Path, read: Callable[[Any], Mapping[TopicPartition, Any]], content: Any
-) -> OffsetsFromFile:
-    offsets = read(content)
-    for tp, offset in offsets.items():
-        if type(offset) is not int or offset < 0 or tp.partition < 0:
-            raise ValueError(f"{offset!r} of {tp} is no offset")
-    sources = content.get("sources", ()) if isinstance(content.get("sources"), list) else ()
-    ids = {
-        name: UUID(hex=id_) for source in sources for name, id_ in source["topics"].items() if id_
-    }
+    if isinstance(content, _Shown):
+        ids = {name: id_ for one in content.sources for name, id_ in one.topics.items() if id_}
+        rows = [
+            (row.topic, row.partition, row.committed)
+            for one in content.sources
+            for row in one.partitions
+        ]
+    else:
+        ids = {}
+        rows = [
+            (topic, number, at) for topic, parts in content.items() for number, at in parts.items()
+        ]
+    offsets = {TopicPartition(topic, number): at for topic, number, at in rows}
     return OffsetsFromFile(name=str(path), offsets=offsets, topic_ids=ids)
-
-
-def _from_show(content: Any) -> Mapping[TopicPartition, Any]:
-    return {
-        TopicPartition(row["topic"], row["partition"]): row["committed"]
-        for source in content["sources"]
-        for row in source["partitions"]
-    }
-
-
-def _plain(content: Any) -> Mapping[TopicPartition, Any]:
-    return {
-        TopicPartition(topic, int(partition)): offset
-        for topic, partitions in content.items()
-        for partition, offset in partitions.items()
-    }

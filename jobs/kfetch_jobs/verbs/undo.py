@@ -104,7 +104,6 @@ def _undoing_json(plan: UndoPlan, executed: bool, others: Sequence[Job]) -> dict
         "tables": {restored.name: restored.version for restored in plan.backup.tables},
         "shared_with": [other.name for other in others],
         "partitions": [
-            {"topic": tp.topic, "partition": tp.partition, "from": here, "to": there}
-            for tp, here, there in plan.positions()
+            tp._asdict() | {"from": here, "to": there} for tp, here, there in plan.positions()
         ],
     }

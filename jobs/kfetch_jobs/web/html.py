@@ -13,6 +13,7 @@ from kfetch import __version__
 from kfetch.admin import explanations
 from kfetch.errors import OptionError
 from kfetch_jobs.config.project import is_job_name
+from kfetch_jobs.util.plural import counted
 from kfetch_jobs.web import drawing, job_status, units
 
 _CODE = re.compile(r"\[([A-Z]+(?:[_.][A-Z]+)+)\]")
@@ -52,8 +53,8 @@ def _environment() -> Environment:
     }
     environment.tests["linkable"] = is_job_name
     environment.globals |= {
+        "counted": counted,
         "drawing": drawing,
-        "plural": units.plural,
         "tone_of_run": job_status.tone_of_run,
         "version": __version__,
     }

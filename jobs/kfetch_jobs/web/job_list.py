@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kfetch_jobs.supervise.state_machine import Phase
-from kfetch_jobs.web.job_status import DisplayedStatus, Tone
+from kfetch_jobs.web.job_status import Tone
 from kfetch_jobs.web.template_values import JobRow
 
 MANY = 12
@@ -73,25 +73,13 @@ def _waits(row: JobRow) -> bool:
     return row.job.phase is Phase.WAITING and not row.status.why
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Jobs that need attention for the same cause."""
-
-    rows: Sequence[JobRow]
-
-    @property
-    def status(self) -> DisplayedStatus:
-        """The status of all of them."""
-        return self.rows[0].status
-
-
-def calls(rows: Sequence[JobRow]) -> list[Call]:
+def calls(rows: Sequence[JobRow]) -> list[list[JobRow]]:
     """Returns the jobs that need attention. Those with the same cause are together."""
     causes: dict[tuple[str, ...], list[JobRow]] = {}
     for row in rows:
         if row.status.why:
             causes.setdefault(_cause(row), []).append(row)
-    return [Call(rows) for rows in causes.values()]
+    return [*causes.values()]
 
 
 def _cause(row: JobRow) -> tuple[str, ...]:

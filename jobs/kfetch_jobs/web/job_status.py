@@ -9,7 +9,7 @@ from enum import StrEnum
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.status import JobStatus
-from kfetch_jobs.web.units import plural
+from kfetch_jobs.util.plural import counted
 
 
 class Tone(StrEnum):
@@ -131,11 +131,11 @@ def headline(statuses: Sequence[DisplayedStatus]) -> str:
         return "No job yet"
     if need:
         verb = "needs" if need == 1 else "need"
-        return f"{need:,} of {plural(number, 'job')} {verb} attention"
+        return f"{need:,} of {counted(number, 'job')} {verb} attention"
     held = sum(status.tone is Tone.HELD for status in statuses)
     if held:
         return (
-            f"All is well. {held:,} of {plural(number, 'job')} "
+            f"All is well. {held:,} of {counted(number, 'job')} "
             f"{'is' if held == 1 else 'are'} paused or stopped"
         )
     return "The job is well" if number == 1 else f"All {number:,} jobs are well"

@@ -96,8 +96,3 @@ def clock(at: float | None) -> str:
         return utc(at)
     except (ValueError, OverflowError, OSError):
         return UNKNOWN
-
-
-def plural(number: int, noun: str, end: str = "s") -> str:
-    """Returns ``1 job`` or ``2 jobs``. ``end`` is the ending of the plural."""
-    return f"{number:,} {noun}{'' if number == 1 else end}"

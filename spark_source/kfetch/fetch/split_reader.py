@@ -1,7 +1,6 @@
 """Reads one split: decodes arrivals into Arrow batches, and answers every error.
 
-An ``ArrivalSource`` brings arrivals. ``inline.InlineSource`` fetches in this thread; the agent's
-threads fetch for many tasks at once. ``recovery`` answers a partition's errors. A range without a
+An ``ArrivalSource`` brings arrivals. ``recovery`` answers a partition's errors. A range without a
 leader waits until metadata names one. Nothing loops without a pause. Without progress within
 ``kafkaConsumer.pollTimeoutMs``, the read fails with its first cause.
 """
@@ -108,17 +107,17 @@ class SplitReader:
         options: SourceOptions,
         cluster: Cluster,
         source: ArrivalSource,
-        on_event: events.EventHandler = events.log_event,
-        leaders: recovery.LeaderMetadata | None = None,
-        replicas: ReadReplicas | None = None,
+        on_event: events.EventHandler,
+        leaders: recovery.LeaderMetadata,
+        replicas: ReadReplicas,
     ) -> None:
         self._options = options
         self._fail_on_data_loss = options.fail_on_data_loss
         self._columns = record_columns(options)
         self._values: face.TypedValues | None = None
         self._cluster = cluster
-        self._leaders = leaders or recovery.FreshMetadata(cluster)
-        self._moves = ReplicaMoves(replicas or ReadReplicas(), self._leaders)
+        self._leaders = leaders
+        self._moves = ReplicaMoves(replicas, leaders)
         self._source = source
         self._on_event = on_event
         self._unfinished = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from kfetch.fetch.inline import Query
+from kfetch.agent.inline import Query
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.wire.little import LittleKafka
 

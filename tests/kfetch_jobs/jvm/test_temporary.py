@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kfetch_jobs.jvm.temporary import temporary_directory
+from kfetch_jobs.jvm.spark import temporary_directory
 
 SESSION = """
 import sys
 from pathlib import Path
-from kfetch_jobs.jvm.temporary import temporary_directory
+from kfetch_jobs.jvm.spark import temporary_directory
 with temporary_directory(Path(sys.argv[1])) as own:
     (own / "blockmgr").mkdir()
     (own / "blockmgr" / "data").write_bytes(bytes(1000))

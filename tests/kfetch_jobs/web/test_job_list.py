@@ -75,7 +75,7 @@ def test_equal_causes_are_together() -> None:
         for name, cause in (("a", "no disk"), ("b", "no topic"))
     ]
     rows = [row(job) for job in (FAILED, *others, RUNS)]
-    assert [["sales", "a"], ["b"]] == [names(call.rows) for call in calls(rows)]
+    assert [["sales", "a"], ["b"]] == [names(call) for call in calls(rows)]
 
 
 def test_the_page_of_many_jobs(project: Path) -> None:

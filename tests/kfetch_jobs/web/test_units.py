@@ -73,8 +73,6 @@ def test_durations(value: float | None, text: str) -> None:
         ("12", units.per_second(12.4)),
         ("1970-01-01 00:00:01 UTC", units.clock(1.0)),
         (units.UNKNOWN, units.clock(1e300)),
-        ("1 job", units.plural(1, "job")),
-        ("0 jobs", units.plural(0, "job")),
     ],
 )
 def test_times_and_rates(text: str, told: str) -> None:
