@@ -23,9 +23,9 @@ from kfetch import decoding, planner
 from kfetch.fetch import inline
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import TopicPartition
-from kfetch.options import parse
 from kfetch.records import reference
 from kfetch.session.session import FetchSession
+from kfetch.spark.options import parse
 from kfetch.spark.source import KfetchDataSource, KfetchStreamReader
 from kfetch.watch.driver import Driver
 from kfetch.watch.state import WatchState

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch_jobs import config
 from kfetch_jobs.jvm.spark import REDACTION
 from tests.kfetch_jobs.projects import JOB

@@ -16,7 +16,7 @@ from kfetch_jobs import config
 from kfetch_jobs.checkpoints import checkpoint
 from kfetch_jobs.config import Project
 from kfetch_jobs.kafka import state
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord

@@ -13,8 +13,8 @@ import pyarrow as pa
 from kfetch.agent import launch
 from kfetch.errors import KfetchError
 from kfetch.fetch import inline
-from kfetch.options import parse
 from kfetch.spark import worker
+from kfetch.spark.options import parse
 from kfetch.watch.driver import Driver
 from kfetch_jobs.kafka import Cluster
 

@@ -26,7 +26,7 @@ from integration.conftest import TopicFactory
 from integration.records import producer
 from kfetch.agent.home import ProcessIdentity
 from kfetch.model import Split
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.watch.driver import Driver
 from kfetch_jobs.kafka import Cluster
 

@@ -17,7 +17,8 @@ from integration.records import log_ends, producer
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.stats_file import read_stats
 from kfetch.model import FetchPosition, TopicPartition
-from kfetch.options import FetchOptions, NetworkOptions, parse
+from kfetch.options import FetchOptions, NetworkOptions
+from kfetch.spark.options import parse
 from kfetch.watch.lookups import OffsetLookup
 from kfetch_jobs.kafka import Cluster
 

@@ -235,8 +235,8 @@ def rate(found: Iterator[int], wanted: int) -> float:
 
 def by_kfetch(bootstrap: str, agent: str = "process") -> Iterator[int]:
     """The worker's half, from the driver's plan to Arrow batches: their rows."""
-    from kfetch.options import parse
     from kfetch.spark import worker
+    from kfetch.spark.options import parse
     from kfetch.watch.driver import Driver
 
     asked = parse(

@@ -23,11 +23,12 @@ from typing import Any
 import psutil
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from kfetch import options as parsing
 from kfetch.fetch.fetcher import AcceptedReply
 from kfetch.model import Broker, ClusterView, Leader, Topic, TopicPartition
 from kfetch.offsets import Position
+from kfetch.options import SourceOptions
 from kfetch.session.replies import FetchReply, PartitionReply
+from kfetch.spark import options as parsing
 from kfetch.spark.source import KfetchStreamReader
 from kfetch.watch.driver import Driver
 from kfetch.watch.lookups import OffsetLookup
@@ -42,7 +43,7 @@ LIMIT = ReadAllAvailable()
 class MadeUpLookup(OffsetLookup):
     """Partitions led by three brokers in turn, each with 1,000 records at the start."""
 
-    def __init__(self, options: parsing.SourceOptions, partitions: int) -> None:
+    def __init__(self, options: SourceOptions, partitions: int) -> None:
         super().__init__(options)
         leaders = {p: Leader(broker=BROKERS[p % 3], epoch=5) for p in range(partitions)}
         topic = Topic(name=TOPIC, topic_id=uuid.uuid4(), internal=False, leaders=leaders)
@@ -137,7 +138,7 @@ def one_round(
         times[name].append((time.perf_counter() - began) * 1000)
         return done
 
-    known = {tp: watch.log_end(tp) for tp in ends}
+    known = {tp: watch.state.log_end(tp) for tp in ends}
     moved = {tp: end for tp, end in ends.items() if known[tp] and known[tp].offset != end}
     timed("tell", lambda: watch.deliver(moved))
     document, same_document = timed("json", lambda: (json.loads(start), json.loads(start)))

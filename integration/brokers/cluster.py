@@ -37,7 +37,7 @@ from integration.brokers.configuration import (
 )
 from integration.brokers.versions import Release
 from kfetch.errors import KfetchError
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.wire import messages
 from kfetch.wire.connection import Connection
 from kfetch_jobs.jvm.java import find_java

@@ -16,7 +16,7 @@ from integration.contract.content import put
 from integration.records import producer
 from integration.streams import wait_until
 from kfetch.errors import BrokerError
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.wire import messages
 from kfetch.wire.connection import Connection
 

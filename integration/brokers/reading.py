@@ -10,8 +10,8 @@ from integration.brokers.cluster import ReleaseCluster
 from integration.streams import PATIENCE_S
 from kfetch.fetch import inline
 from kfetch.offsets import Offsets, from_json
-from kfetch.options import parse
 from kfetch.spark import worker
+from kfetch.spark.options import parse
 from kfetch.watch.driver import Driver
 
 

@@ -18,8 +18,8 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.record import default_records
 
 from integration.records import consumed
-from kfetch.options import parse
 from kfetch.spark import worker
+from kfetch.spark.options import parse
 from kfetch.watch.driver import Driver
 from kfetch_jobs.kafka import Cluster
 

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from integration.contract.connector import Connector
 from kfetch.errors import OptionError
-from kfetch.options import parse
+from kfetch.spark.options import parse
 
 pytestmark = pytest.mark.integration
 

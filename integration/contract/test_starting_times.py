@@ -12,7 +12,7 @@ from integration.conftest import TopicFactory
 from integration.contract.connector import Connector
 from integration.records import producer
 from kfetch.errors import OptionError
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.watch.initial_positions import bound_positions
 from kfetch.watch.lookups import OffsetLookup
 from kfetch_jobs.kafka import Cluster

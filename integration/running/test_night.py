@@ -274,10 +274,7 @@ def settle(shop: Project, sent: int) -> None:
             if run["kind"] == "finished" and run["started_s"] >= began
         }
         # Lag is as old as the micro-batch that told it; the positions say what has been read.
-        read = [
-            progress.read_batches(shop.directory / "storage" / name / "progress.jsonl")
-            for name in LIVE
-        ]
+        read = [progress.read_batches(shop.directory / "storage" / name) for name in LIVE]
         if {"once", "hourly"} <= done and all(lines and lines[-1].end == sent for lines in read):
             return
         assert time.monotonic() < deadline, (

@@ -75,7 +75,7 @@ def test_dead_letters_and_rows_are_written_once(
     told += drain_watched(spark, made)
 
     assert [(0, 8, 4), (1, 2, 1)] == [(one.batch, one.rows, one.dead_letters) for one in told]
-    assert told == progress.read_batches(progress.progress_path(made.directory))
+    assert told == progress.read_batches(made.directory)
     metrics.update()
     metrics.add_samples(samples := SampleSet(), made.name)
     counted = {sample.name: sample.value for part in samples.families() for sample in part.samples}

@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from integration.running.commands import Project
 from kfetch_jobs import config
 from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.run.check_origin import check_origin
+from kfetch_jobs.run.start_checks import check_origin
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from integration.secured import SecuredCluster
-from kfetch.options import parse
 from kfetch.spark import worker
+from kfetch.spark.options import parse
 from kfetch.watch.driver import Driver
 
 VALUES = [f"value-{number}" for number in range(10)]

@@ -18,8 +18,9 @@ from kfetch.agent import launch
 from kfetch.errors import AccessRefused, AgentError
 from kfetch.fetch import inline
 from kfetch.model import Split
-from kfetch.options import SourceOptions, parse
+from kfetch.options import SourceOptions
 from kfetch.spark import worker
+from kfetch.spark.options import parse
 from kfetch.watch.driver import Driver
 
 pytestmark = pytest.mark.integration

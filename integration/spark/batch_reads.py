@@ -6,7 +6,7 @@ from contextlib import closing
 
 from pyspark.sql import DataFrame, SparkSession
 
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.narrowing import Condition

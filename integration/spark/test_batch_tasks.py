@@ -16,8 +16,8 @@ from integration.streams import wait_until
 from kfetch import model
 from kfetch.admin import agents
 from kfetch.errors import PartitionGone, RecordsExpired
-from kfetch.options import parse
 from kfetch.spark.batch import KfetchReader
+from kfetch.spark.options import parse
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration

@@ -15,8 +15,7 @@ from integration.acls import deny
 from integration.conftest import TopicFactory
 from integration.streams import PATIENCE_S, drain, kfetch
 from kfetch_jobs.kafka import Cluster
-from kfetch_jobs.run.exit_kind import ExitKind
-from kfetch_jobs.run.exit_report import exit_kind_of
+from kfetch_jobs.progress.exit_report import ExitKind, exit_kind_of
 from kfetch_jobs.run.spark_errors import job_error
 
 pytestmark = pytest.mark.integration

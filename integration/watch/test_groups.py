@@ -16,7 +16,7 @@ from integration.records import numbered, write
 from kfetch.errors import BrokerError
 from kfetch.model import TopicPartition
 from kfetch.offsets import Position
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.wire.cluster import Cluster as Brokers
 from kfetch.wire.groups import commit_offsets, committed_offsets
 from kfetch_jobs.kafka import Cluster

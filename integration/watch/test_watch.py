@@ -15,10 +15,10 @@ from integration.benchmarks.idle import create
 from integration.benchmarks.proxy import proxied
 from integration.conftest import TopicFactory
 from integration.records import write
-from kfetch import options as parsing
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets, Position, from_json
 from kfetch.options import SourceOptions
+from kfetch.spark import options as parsing
 from kfetch.watch.driver import Driver
 from kfetch_jobs.kafka import Cluster
 

@@ -8,7 +8,7 @@ Pure: no broker, clock or log file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -113,6 +113,36 @@ GONE_AFTER_S = 10.0
 
 A broker's metadata may be some seconds old, and an ACL may hide a topic for a moment.
 """
+
+
+class Absences:
+    """Since when several brokers have not named a partition. Times are monotonic seconds.
+
+    The partition is gone after ``GONE_AFTER_S`` seconds. Until then it may be hidden.
+    """
+
+    def __init__(self, *, pause_max_s: float = float("inf")) -> None:
+        """Looks that lie further apart than ``pause_max_s`` do not count together.
+
+        The partition may have shown between them.
+        """
+        self._pause_max_s = pause_max_s
+        self._looks: dict[TopicPartition, tuple[float, float]] = {}
+        """The first and the last look that did not find a partition."""
+
+    def note(
+        self, partitions: Iterable[TopicPartition], missing: Collection[TopicPartition], now: float
+    ) -> None:
+        """Note a look for ``partitions`` that did not find the ``missing`` ones among them."""
+        for tp in partitions:
+            first, last = self._looks.pop(tp, (now, now))
+            if tp in missing:
+                self._looks[tp] = (first if now - last <= self._pause_max_s else now), now
+
+    def is_gone(self, tp: TopicPartition, now: float) -> bool:
+        """Returns whether no broker has named a partition for long enough."""
+        return tp in self._looks and now - self._looks[tp][0] >= GONE_AFTER_S
+
 
 _ADVICE = "Set failOnDataLoss=false to continue with the remaining records, or use a new checkpoint"
 _ADVICE_OF_BATCH = (

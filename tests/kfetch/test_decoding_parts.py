@@ -21,10 +21,10 @@ from kfetch.decoding import decode, decode_part
 from kfetch.errors import CorruptBatch
 from kfetch.formats.places import slices_from
 from kfetch.model import TopicPartition
-from kfetch.options import parse
 from kfetch.records import Columns, Memory, Slice, codecs
 from kfetch.records.format import CONTROL, HEADER_BYTES, TRANSACTIONAL
 from kfetch.records.memory import Part
+from kfetch.spark.options import parse
 from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
 
 MIB = 1 << 20

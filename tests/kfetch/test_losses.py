@@ -6,6 +6,8 @@ import pickle
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kfetch import losses
 from kfetch.errors import (
@@ -130,3 +132,20 @@ def test_an_unknown_epoch_has_a_warning() -> None:
         "the log was truncated. The query continues at this offset. If the cluster was restored "
         "from a backup, compare the records"
     ) == losses.unknown_epoch(POSITION)
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 25), st.booleans()), min_size=1), st.booleans())
+def test_absences(looks: list[tuple[float, bool]], joined: bool) -> None:
+    """A partition is gone if all looks of ten seconds missed it, without too long a pause."""
+    pause_max_s = float("inf") if joined else losses.GONE_AFTER_S
+    absences, now, since, last = losses.Absences(pause_max_s=pause_max_s), 0.0, None, 0.0
+    for pause, shows in looks:
+        now += pause
+        if since is None or now - last > pause_max_s:
+            since = now
+        since = None if shows else since
+        last = now
+        absences.note([POSITION.tp], [] if shows else [POSITION.tp], now)
+        gone = since is not None and now - since >= losses.GONE_AFTER_S
+
+        assert gone == absences.is_gone(POSITION.tp, now)

@@ -18,7 +18,6 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from kfetch import options as parsing
 from kfetch.errors import AuthenticationFailed, BrokerError, ConnectionLost, WrongListener
 from kfetch.fetch.inline import Query
 from kfetch.model import Broker, ClusterView, Leader, OffsetRange, Topic, TopicPartition
@@ -26,6 +25,7 @@ from kfetch.offsets import Position
 from kfetch.options import NetworkOptions
 from kfetch.reactions import NAMES, Api, Reaction, reaction
 from kfetch.session.replies import PartitionReply
+from kfetch.spark import options as parsing
 from kfetch.watch.state import WatchState
 from kfetch.wire.cluster import Cluster
 from kfetch.wire.connection import Connection

@@ -16,7 +16,7 @@ from kfetch_jobs.checkpoints.origin import noted_runs
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.util.files import read_json
+from kfetch_jobs.progress.reports import read_pulse
 
 
 def check_fresh_start(job: Job) -> None:
@@ -67,9 +67,10 @@ def _refusal(job: Job, trace: str) -> str:
     )
 
 
-def _queries_of_others(job: Job) -> Iterator[object]:
+def _queries_of_others(job: Job) -> Iterator[str]:
     """The ids of the queries of other jobs, whether their files are there or not."""
     for directory in job.directory.parent.glob("*/"):
         if directory != job.directory:
-            yield query_id(directory / "checkpoint")
-            yield read_json(directory / "pulse.json").get("query")
+            pulse = read_pulse(directory)
+            queries = (query_id(directory / "checkpoint"), pulse.query if pulse else None)
+            yield from filter(None, queries)

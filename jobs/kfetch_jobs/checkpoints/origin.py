@@ -18,7 +18,7 @@ from kfetch_jobs.checkpoints.topic_history import TopicIds, checkpoint_topic_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.yamlfile import display
 from kfetch_jobs.errors import ConfigError, JobsError
-from kfetch_jobs.progress.progress_file import last_batch, progress_path
+from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.util.files import read_json, write_json
 
 _RAN = "ran"
@@ -155,7 +155,7 @@ def noted_runs(job: Job) -> Path | None:
     """
     path = note_path(job)
     note = read_json(path)
-    ran = note.get(_RAN, bool(note) and last_batch(progress_path(job.directory)) is not None)
+    ran = note.get(_RAN, bool(note) and last_batch(job.directory) is not None)
     return path if ran else None
 
 

@@ -15,14 +15,12 @@ from pydantic import (
     model_validator,
 )
 
-from kfetch.admin.values import SUBSCRIPTION_OPTIONS
+from kfetch.admin.values import FORMATS, SUBSCRIPTION_OPTIONS
 from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.config.values import Duration, Location, Options, SparkSettings
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FORMATS = ("keyformat", "valueformat")
-_STRUCT_FORMATS = ("json", "avro", "protobuf")
-"""Formats of keys and values that the source decodes into structs."""
 _JSON_OPTIONS = ("mode", "timezone")
 
 
@@ -128,8 +126,8 @@ class Source(Model):
     @property
     def decodes(self) -> bool:
         """Whether some records may not be decodable: dead letters can have them."""
-        formats = {text.lower() for name, text in self.options.items() if name.lower() in _FORMATS}
-        return self.decode is not None or not formats.isdisjoint(_STRUCT_FORMATS)
+        given = {name.lower(): text.lower() for name, text in self.options.items()}
+        return self.decode is not None or any(given.get(name) in FORMATS for name in _FORMATS)
 
     def strategy(self) -> Options:
         """Return the given one of subscribe, subscribePattern and assign."""

@@ -162,7 +162,7 @@ class _Scenario:
         return self.producer.acknowledged
 
     def _landed(self) -> int:
-        batches = progress.read_batches(progress.progress_path(self.job.directory))
+        batches = progress.read_batches(self.job.directory)
         return batches[-1].end if batches else 0
 
     def _all_landed(self) -> bool:
@@ -208,7 +208,7 @@ class _Scenario:
     def summary(self, kill: Kill, *, in_log: int, began: float) -> Summary:
         """Count the rows and plot the curves. ``began`` is in seconds of time.monotonic."""
         counts = _count(self.job, self.directory, produced=self._produced(), in_log=in_log)
-        batches = progress.read_batches(progress.progress_path(self.job.directory))
+        batches = progress.read_batches(self.job.directory)
         first, last = self.producer.curve[0][0], self.producer.curve[-1][0]
         return Summary(
             counts=counts,

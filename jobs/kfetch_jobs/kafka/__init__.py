@@ -12,7 +12,6 @@ all data.
     state.py      the state file of a directory: nodes, ports, processes
     ready.py      whether a node answers, which ports are free, and whose Kafka uses a port
     node.py       one node           cluster.py    all nodes
-    cli.py        kfetch broker
 """
 
 from kfetch_jobs.kafka.cluster import Cluster

@@ -114,9 +114,7 @@ def report(job: Job, now: float) -> JobReport:
         checkpoint=checkpoint,
         sources=sources,
         refusal=fresh_start_refusal(job),
-        waiting_s=waiting_s(
-            progress.last_batch(progress.progress_path(job.directory)), checkpoint, behind, now
-        ),
+        waiting_s=waiting_s(progress.last_batch(job.directory), checkpoint, behind, now),
     )
 
 

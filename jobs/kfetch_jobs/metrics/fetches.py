@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
@@ -19,6 +19,7 @@ from typing import Any
 
 from kfetch.admin import agents
 from kfetch.admin.agents import Status
+from kfetch.admin.values import FETCH_COUNTS, FetchStats
 from kfetch.errors import DataLoss
 from kfetch_jobs.metrics.growth import GrowingSums
 from kfetch_jobs.metrics.table import SampleSet
@@ -33,41 +34,16 @@ _READERS = ("executor", "driver")
 _LOSSES = tuple(error.__name__ for error in DataLoss.__subclasses__())
 """Each has a sample from the start: a counter that starts at 1 shows no increase."""
 
-_TOTALS = (
-    ("kfetch_job_fetch_requests_total", "full_requests", {"type": "full"}),
-    ("kfetch_job_fetch_requests_total", "incremental_requests", {"type": "incremental"}),
-    ("kfetch_job_fetch_request_bytes_total", "full_request_bytes", {"type": "full"}),
-    ("kfetch_job_fetch_request_bytes_total", "incremental_request_bytes", {"type": "incremental"}),
-    ("kfetch_job_fetch_response_bytes_total", "reply_bytes", {}),
-    ("kfetch_job_fetch_other_rack_bytes_total", "other_rack_bytes", {}),
-    ("kfetch_job_fetch_wait_seconds_total", "wait_s", {}),
-    ("kfetch_job_fetch_records_total", "records", {}),
-    ("kfetch_job_fetch_undecoded_records_total", "undecoded", {}),
-    ("kfetch_job_fetch_decode_seconds_total", "decode_s", {}),
-    ("kfetch_job_fetch_memory_wait_seconds_total", "starved_s", {}),
-    ("kfetch_job_fetch_batches_skipped_total", "batches_skipped", {}),
-    ("kfetch_job_fetch_connections_opened_total", "connections_opened", {}),
-    *(
-        ("kfetch_job_fetch_session_events_total", f"sessions_{event}", {"event": event})
-        for event in ("opened", "lost", "refused", "closed")
-    ),
-)
-"""Metric, field of FetchStats, further labels beside job and reader."""
-
-_KINDS = {
-    "undecoded_kinds": ("kfetch_job_fetch_undecoded_kinds_total", "kind"),
-    "unknown_fields": ("kfetch_job_fetch_unknown_fields_total", "field"),
-}
-"""Metric, and its label beside job and topic, by fields of FetchStats."""
+_Key = tuple[str, ...]
+"""Field of FetchStats; behind it, the topic and the name of a count by topic."""
 
 
 class FetchMetrics:
     """Follows agents and files. Totals from before the first update do not count."""
 
     def __init__(self) -> None:
-        self._growth = GrowingSums()
-        self._losses = GrowingSums()
-        self._kinds = GrowingSums()
+        self._growth = GrowingSums[_Key]()
+        self._losses = GrowingSums[str]()
         self._changed: dict[str, int] = {}
         """Each file's time of change when it was last read, in nanoseconds."""
         self._agents: list[Status] = []
@@ -76,7 +52,6 @@ class FetchMetrics:
         """Set all counters to zero."""
         self._growth.reset()
         self._losses.reset()
-        self._kinds.reset()
 
     def update(self, jobs: Sequence[JobStatus]) -> None:
         """Ask the agents, and read changed files."""
@@ -95,18 +70,13 @@ class FetchMetrics:
             for query in status.queries:
                 if job.query and query.stream == job.query:
                     part = (status.pid, query.name)
-                    self._update_readers(job.name, part, asdict(query.totals))
-
-    def _update_readers(self, job: str, part: Hashable, totals: Mapping[str, Any]) -> None:
-        self._growth.update(f"{job} executor", part, _numbers(totals))
-        for field in _KINDS:
-            self._kinds.update(f"{job} {field}", part, _flat(totals.get(field)))
+                    self._growth.update(f"{job.name} executor", part, _flat(asdict(query.totals)))
 
     def _read(self, job: str, directory: Path, changed: dict[str, int]) -> None:
         for path, totals in self._changed_files(job, directory, changed):
-            self._update_readers(job, path, totals)
+            self._growth.update(f"{job} executor", path, _flat(totals))
         for path, content in self._changed_files(job, directory / "driver", changed):
-            self._growth.update(f"{job} driver", path, _numbers(content.get("watch")))
+            self._growth.update(f"{job} driver", path, _flat(content.get("watch")))
             self._losses.update(job, path, _numbers(content.get("losses")))
 
     def _changed_files(
@@ -125,13 +95,12 @@ class FetchMetrics:
     def add_samples(self, samples: SampleSet, job: JobStatus) -> None:
         """Add the samples of one job. Those of its driver come from files only."""
         for reader in _READERS[: 2 if job.statistics else 1]:
-            sums = self._growth.sums(f"{job.name} {reader}")
-            for name, field, labels in _TOTALS:
-                samples.put(name, sums.get(field, 0), job_name=job.name, reader=reader, **labels)
-        for field, (name, label) in _KINDS.items():
-            for key, number in sorted(self._kinds.sums(f"{job.name} {field}").items()):
-                topic, kind = json.loads(key)
-                samples.put(name, number, job_name=job.name, topic=topic, **{label: kind})
+            sums = sorted(self._growth.sums(f"{job.name} {reader}").items())
+            for (field, *names), number in (_ZEROS | dict(sums)).items():
+                count = FETCH_COUNTS[field]
+                values = (job.name, *(names or (reader, *count.label_values)))
+                labels = dict(zip(count.metric.labels, values, strict=True))
+                samples.put(count.metric.name, number, **labels)
         if job.statistics:
             losses = {**dict.fromkeys(_LOSSES, 0.0), **self._losses.sums(job.name)}
             for kind, number in sorted(losses.items()):
@@ -139,29 +108,20 @@ class FetchMetrics:
         self._add_agent_samples(samples, job)
 
     def _add_agent_samples(self, samples: SampleSet, job: JobStatus) -> None:
-        agents_of_job = [
+        found = [
             status
             for status in self._agents
             if job.query and any(query.stream == job.query for query in status.queries)
         ]
-        for name, values in (
-            ("kfetch_job_agents", [1 for _ in agents_of_job]),
-            ("kfetch_job_agent_tasks", [status.workers for status in agents_of_job]),
-            (
-                "kfetch_job_agent_memory_used_bytes",
-                [status.memory_used for status in agents_of_job],
-            ),
-            (
-                "kfetch_job_agent_memory_peak_bytes",
-                [status.memory_peak for status in agents_of_job],
-            ),
-            (
-                "kfetch_job_agent_memory_limit_bytes",
-                [status.memory_limit for status in agents_of_job],
-            ),
+        for name, value in (
+            ("kfetch_job_agents", len(found)),
+            ("kfetch_job_agent_tasks", sum(status.workers for status in found)),
+            ("kfetch_job_agent_memory_used_bytes", sum(status.memory_used for status in found)),
+            ("kfetch_job_agent_memory_peak_bytes", sum(status.memory_peak for status in found)),
+            ("kfetch_job_agent_memory_limit_bytes", sum(status.memory_limit for status in found)),
         ):
-            samples.put(name, sum(values), job_name=job.name)
-        _add_session_samples(samples, job, agents_of_job)
+            samples.put(name, value, job_name=job.name)
+        _add_session_samples(samples, job, found)
 
 
 def _add_session_samples(samples: SampleSet, job: JobStatus, statuses: Sequence[Status]) -> None:
@@ -192,14 +152,24 @@ def _files(directory: Path) -> Iterator[tuple[str, int]]:
         return  # no run has made the directory yet
 
 
-def _flat(kinds: object) -> dict[str, float]:
-    """Returns counts by topic and kind as one object; nothing for other values."""
-    topics = kinds.items() if isinstance(kinds, dict) else ()
+def _flat(totals: object) -> dict[_Key, float]:
+    """Returns the counts of a JSON object as one object; nothing for other values."""
+    values = totals if isinstance(totals, dict) else {}
     return {
-        json.dumps([topic, kind]): number
-        for topic, counts in topics
-        for kind, number in _numbers(counts).items()
+        key: number
+        for field in FETCH_COUNTS
+        for key, number in _by_key(field, values.get(field))
+        if isinstance(number, int | float)
     }
+
+
+def _by_key(field: str, value: object) -> Iterator[tuple[_Key, object]]:
+    if not FETCH_COUNTS[field].by_topic:
+        yield (field,), value
+    elif isinstance(value, dict):
+        for topic, names in value.items():
+            for name, number in _numbers(names).items():
+                yield (field, topic, name), number
 
 
 def _numbers(value: object) -> dict[str, float]:
@@ -207,3 +177,6 @@ def _numbers(value: object) -> dict[str, float]:
     if not isinstance(value, dict):
         return {}
     return {str(name): number for name, number in value.items() if isinstance(number, int | float)}
+
+
+_ZEROS = _flat(asdict(FetchStats()))

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Mapping
+from typing import Generic, TypeVar
 
 _PARTS_MAX = 10_000
 """The most parts that it remembers. It forgets the part with the oldest update first."""
 
 
-class GrowingSums:
-    """The increase of all parts, by group."""
+K = TypeVar("K", bound=Hashable)
+
+
+class GrowingSums(Generic[K]):
+    """The increase of all parts, by group and by the name of a total."""
 
     def __init__(self) -> None:
-        self._last: OrderedDict[Hashable, Mapping[str, float]] = OrderedDict()
-        self._sums: dict[str, Counter[str]] = {}
+        self._last: OrderedDict[Hashable, Mapping[K, float]] = OrderedDict()
+        self._sums: dict[str, Counter[K]] = {}
 
-    def update(self, group: str, part: Hashable, totals: Mapping[str, float]) -> None:
+    def update(self, group: str, part: Hashable, totals: Mapping[K, float]) -> None:
         """Note a part's totals. If one of them has fallen, the part has restarted at zero."""
         before = self._last.pop((group, part), {})
         if any(value < before.get(name, 0) for name, value in totals.items()):
@@ -38,6 +42,6 @@ class GrowingSums:
         for sums in self._sums.values():
             sums.clear()
 
-    def sums(self, group: str) -> Mapping[str, float]:
+    def sums(self, group: str) -> Mapping[K, float]:
         """Returns the increase of the group's parts by name; 0 for unknown names."""
         return self._sums.get(group, Counter())

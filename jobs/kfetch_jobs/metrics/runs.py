@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kfetch_jobs.metrics.table import SampleSet
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.store import Run, Store
 
 

@@ -16,6 +16,8 @@ from prometheus_client.core import (
     Metric,
 )
 
+from kfetch.admin.values import FETCH_COUNTS
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -42,7 +44,6 @@ class Entry:
 
 _HISTOGRAMS = ("kfetch_job_batch_duration_seconds",)
 _JOB = ("job_name",)
-_READER = ("job_name", "reader")
 
 _ENTRIES = (
     Entry("kfetch_supervisor_info", ("version", "environment"), "Always 1."),
@@ -116,58 +117,9 @@ _ENTRIES = (
         ("job_name", "kind"),
         "Losses that the driver has detected, by the name of the error.",
     ),
-    Entry(
-        "kfetch_job_fetch_requests_total",
-        ("job_name", "reader", "type"),
-        "Fetch requests. A `full` one names all partitions, an `incremental` one changes only.",
-    ),
-    Entry(
-        "kfetch_job_fetch_request_bytes_total",
-        ("job_name", "reader", "type"),
-        "Size of the requests.",
-    ),
-    Entry("kfetch_job_fetch_response_bytes_total", _READER, "Size of the replies."),
-    Entry(
-        "kfetch_job_fetch_other_rack_bytes_total",
-        _READER,
-        "Record batches from brokers of other or unknown racks; 0 without `kafka.client.rack`.",
-    ),
-    Entry(
-        "kfetch_job_fetch_wait_seconds_total", _READER, "Time between requests and their replies."
-    ),
-    Entry("kfetch_job_fetch_records_total", _READER, "Decoded records."),
-    Entry(
-        "kfetch_job_fetch_undecoded_records_total",
-        _READER,
-        "Records whose key or value the source could not decode (`valueFormat`, `keyFormat`).",
-    ),
-    Entry(
-        "kfetch_job_fetch_undecoded_kinds_total",
-        ("job_name", "topic", "kind"),
-        "These records by topic and by reason, 20 reasons for each topic at most.",
-    ),
-    Entry(
-        "kfetch_job_fetch_unknown_fields_total",
-        ("job_name", "topic", "field"),
-        "Sampled keys and values with a field that the schema lacks, 20 fields of each topic.",
-    ),
-    Entry("kfetch_job_fetch_decode_seconds_total", _READER, "Time for decoding."),
-    Entry(
-        "kfetch_job_fetch_memory_wait_seconds_total",
-        _READER,
-        "Time in which readers waited for agent memory.",
-    ),
-    Entry(
-        "kfetch_job_fetch_batches_skipped_total",
-        _READER,
-        "Damaged record batches that were skipped.",
-    ),
-    Entry("kfetch_job_fetch_connections_opened_total", _READER, "Opened connections to brokers."),
-    Entry(
-        "kfetch_job_fetch_session_events_total",
-        ("job_name", "reader", "event"),
-        "Fetch sessions `opened`, `lost` (evicted, or gone with their broker), `refused` (the "
-        "broker's cache was full), `closed`.",
+    *(
+        Entry(metric.name, metric.labels, metric.meaning)
+        for metric in dict.fromkeys(count.metric for count in FETCH_COUNTS.values())
     ),
     Entry(
         "kfetch_job_fetch_sessions",

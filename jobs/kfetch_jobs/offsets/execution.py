@@ -22,7 +22,7 @@ from kfetch_jobs.offsets.moves import Verb, margin
 from kfetch_jobs.offsets.plan import MovePlan
 from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_same_tables, topics_of
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
-from kfetch_jobs.progress.progress_file import append_replayed, progress_path
+from kfetch_jobs.progress.progress_file import append_replayed
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.util.plural import counted
 
@@ -126,7 +126,7 @@ def _replay(
             )
     moved = _add_batch(plan, backup, counts | deleted)
     with suppress(OSError):  # only the page reads it
-        append_replayed(progress_path(job.directory), plan.end)
+        append_replayed(job.directory, plan.end)
     return moved
 
 

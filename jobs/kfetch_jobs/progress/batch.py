@@ -72,7 +72,7 @@ def line_of(batch: Batch) -> str:
 
 
 def batches_of_line(line: str) -> Iterator[Batch]:
-    """Yield the batch of a line. Yields nothing for a truncated or damaged line."""
+    """Yields the batch of a line; nothing for a truncated or damaged line."""
     with suppress(ValueError, TypeError, KeyError):
         if (batch := parse_line(line)) is not None:
             yield batch
@@ -108,7 +108,7 @@ def parse_line(line: str) -> Batch | None:
 
 
 def _check_numbers(batch: Batch) -> None:
-    """Raise ValueError for an infinity or a text: callers add these numbers up."""
+    """Raises ValueError for an infinity or a text: callers add these numbers up."""
     numbers = [getattr(batch, name) for name in _NUMBERS] + list(dict(batch.phases).values())
     try:
         finite = all(map(math.isfinite, numbers))

@@ -59,7 +59,7 @@ class Follower:
         return follower
 
     def read_added(self, bytes_max: int) -> Iterator[tuple[str, list[str]]]:
-        """Yield each job with its new whole lines, with their ends.
+        """Yields each job with its new whole lines, with their ends.
 
         Reads at most ``bytes_max`` bytes of a file; the next call goes on behind them.
         """

@@ -1,4 +1,4 @@
-"""The file ``progress.jsonl`` of a job: one line of JSON per micro-batch.
+"""The file ``progress.jsonl`` in a job's directory: one line of JSON per micro-batch.
 
 The file has a limit: kfetch keeps some ten thousand micro-batches and drops older ones.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kfetch_jobs.progress.batch import Batch, batches_of_line, line_of, undone_line
 
+_NAME = "progress.jsonl"
 _BYTES_MAX = 4 << 20
 """Limit of the file, and of the rotated one before it."""
 
@@ -17,44 +18,40 @@ _TAIL_BYTES = 4096
 """Room for several lines: a line has less than 500 bytes."""
 
 
-def progress_path(directory: Path) -> Path:
-    """Returns the path of the file in a job's directory."""
-    return directory / "progress.jsonl"
-
-
 def rotated_path(path: Path) -> Path:
     """Returns the path to which a full progress file moves."""
     return path.with_suffix(f".1{path.suffix}")
 
 
-def append_batch(path: Path, batch: Batch) -> None:
+def append_batch(directory: Path, batch: Batch) -> None:
     """Append a line with a single write, and rotate a full file.
 
     A concurrent reader sees whole lines, or an unfinished last one.
     """
-    _append(path, line_of(batch))
+    _append(directory, line_of(batch))
 
 
-def append_undone(path: Path, first: int) -> None:
+def append_undone(directory: Path, first: int) -> None:
     """Append that the rows of the micro-batches from ``first`` on were deleted."""
-    _append(path, undone_line(first))
+    _append(directory, undone_line(first))
 
 
-def append_replayed(path: Path, end: int) -> None:
+def append_replayed(directory: Path, end: int) -> None:
     """Append that a replay has deleted the rows of the micro-batches that ended beyond ``end``.
 
     ``end`` is the sum of the next offsets after the replay.
     """
     first = None
-    for batch in reversed(read_batches(path)):
+    for batch in reversed(read_batches(directory)):
         if batch.end <= end:
             break
         first = batch.batch
     if first is not None:
-        append_undone(path, first)
+        append_undone(directory, first)
 
 
-def _append(path: Path, line: str) -> None:
+def _append(directory: Path, line: str) -> None:
+    path = directory / _NAME
     with path.open("a") as file:
         # A killed writer may have left an unfinished line.
         start = "" if _ends_a_line(path) else "\n"
@@ -71,8 +68,9 @@ def _ends_a_line(path: Path) -> bool:
         return file.read(1) in (b"", b"\n")
 
 
-def read_batches(path: Path) -> list[Batch]:
+def read_batches(directory: Path) -> list[Batch]:
     """Returns all batches of the file and of the rotated one, without cut or damaged lines."""
+    path = directory / _NAME
     return [
         batch
         for file in (rotated_path(path), path)
@@ -81,8 +79,9 @@ def read_batches(path: Path) -> list[Batch]:
     ]
 
 
-def last_batch(path: Path) -> Batch | None:
+def last_batch(directory: Path) -> Batch | None:
     """Returns the last micro-batch of the file. Reads only the file's end."""
+    path = directory / _NAME
     for file in (path, rotated_path(path)):
         for line in reversed(_tail(file).splitlines(keepends=True)):
             for batch in batches_of_line(line):
@@ -90,12 +89,12 @@ def last_batch(path: Path) -> Batch | None:
     return None
 
 
-def committed_since(path: Path, started_s: float) -> tuple[int, int]:
+def committed_since(directory: Path, started_s: float) -> tuple[int, int]:
     """Returns the number of micro-batches that a run committed, and of their rows.
 
     ``started_s`` is when the run started. The run may have been killed: its last line has both.
     """
-    last = last_batch(path)
+    last = last_batch(directory)
     if last is None or last.finished < started_s:
         return 0, 0
     return last.run_batches, last.run_rows

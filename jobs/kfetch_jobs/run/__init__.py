@@ -2,8 +2,7 @@
 
 runner.py          the run, from its lock to its end
 job_lock.py        one process at a time for a job and its checkpoint
-check_origin.py    compares the run with the note beside its checkpoint
-check_replay.py    whether Kafka still has what a replay must read again
+start_checks.py    what a run checks before it starts Spark
 check_new_query.py  whether Spark finds traces of earlier runs of a new query
 dataframes.py      from a job's description to a DataFrame: sources, transform
 dead_letter_frames.py  dead letters apart from good records, and beside rows
@@ -16,21 +15,13 @@ stateless.py       finds an operator that needs more than one micro-batch
 merging.py         merges rows, so that a key's row never becomes older
 delta_sink.py      writes the DataFrame to Delta, each micro-batch exactly once
 dead_letters.py    counts records that could not be decoded
-query_recorder.py  records Spark's reports in files
+query_recorder.py  records Spark's reports, for ``progress/``
 task_progress.py   whether tasks of Spark finish
-pulse.py           pulse.json: the query's last report
-broker_report.py   brokers/*.json: unreachable brokers, and records that wait
-unreachable.py     one unreachable broker: a value
 outage_log.py      lines about unreachable brokers in the run's log
-partition_lags.py  partitions.json: the lag of each partition
-exit_report.py     the report about a run's end, for the supervisor
-exit_kind.py       the ways in which a run ends: pure
 outages.py         an outage of another system, by the innermost cause: pure
 spark_errors.py    kfetch's errors from Spark's exceptions
 """
 
-from kfetch_jobs.run.exit_kind import ExitKind
-from kfetch_jobs.run.exit_report import ExitReport
 from kfetch_jobs.run.runner import RunResult, run
 
-__all__ = ["ExitKind", "ExitReport", "RunResult", "run"]
+__all__ = ["RunResult", "run"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_new_query(spark: SparkSession, job: Job) -> None:
-    """Raise ConfigError if the job would start anew although it has run before.
+    """Raises ConfigError if the job would start anew although it has run before.
 
     It also raises ConfigError if Hadoop's own configuration puts paths on a file system that the
     job's files do not name.

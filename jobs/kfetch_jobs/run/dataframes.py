@@ -16,7 +16,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.decode import NO_BYTES, lacks_bytes
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.jvm.spark import cause_of, lost_jvm
-from kfetch_jobs.run.broker_report import broker_report_path
+from kfetch_jobs.progress.reports import broker_report_path
 from kfetch_jobs.run.dead_letter_frames import LETTER
 from kfetch_jobs.run.outages import outage
 from kfetch_jobs.run.spark_errors import is_project_code
@@ -30,7 +30,7 @@ _BROKER_REPORT = "kfetch.brokerReport"
 def source_frames(
     spark: SparkSession, job: Job, columns: Sequence[str] = ()
 ) -> dict[str, DataFrame]:
-    """Return the streams by the names of their views.
+    """Returns the streams by the names of their views.
 
     With dead letters, they have the column LETTER. ``columns``: those of the source; without them,
     all that the job's options say.
@@ -58,7 +58,7 @@ def _named(frame: DataFrame, into: str) -> DataFrame:
 
 
 def apply_transform(job: Job, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the result of the job's transform; without one, the source itself."""
+    """Returns the result of the job's transform; without one, the source itself."""
     transform = job.file.transform
     if transform is None:
         return next(iter(frames.values()))

@@ -19,7 +19,7 @@ _REGISTRIES = {"valueregistry", "keyregistry"}
 
 
 def good_records(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-    """Return the streams without their dead letters."""
+    """Returns the streams without their dead letters."""
     return {view: _good(frame) for view, frame in frames.items()}
 
 
@@ -30,7 +30,7 @@ def _good(frame: DataFrame) -> DataFrame:
 
 
 def check_no_registry(job: Job) -> None:
-    """Raise ConfigError if a schema registry decides which records of a job can be decoded.
+    """Raises ConfigError if a schema registry decides which records of a job can be decoded.
 
     Beside state, Spark reads Kafka for the rows and again for the dead letters. A registry that
     learns of a schema in between would leave a record out of both tables.
@@ -45,7 +45,7 @@ def check_no_registry(job: Job) -> None:
 
 
 def places_of(frames: Iterable[DataFrame]) -> DataFrame:
-    """Return the place of each record, with the error and the raw bytes of a dead letter.
+    """Returns the place of each record, with the error and the raw bytes of a dead letter.
 
     These are the columns of the table of dead letters. A good record's error is null.
     """
@@ -61,12 +61,12 @@ def places_of(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def bad(places: DataFrame) -> DataFrame:
-    """Return the dead letters among the places of records."""
+    """Returns the dead letters among the places of records."""
     return places.where("error IS NOT NULL")
 
 
 def beside(rows: DataFrame, places: DataFrame) -> DataFrame:
-    """Return one stream of rows and places of records, so that one micro-batch has both."""
+    """Returns one stream of rows and places of records, so that one micro-batch has both."""
     from pyspark.sql import functions as f
 
     both = rows.select(f.struct("*").alias(_ROW))
@@ -74,7 +74,7 @@ def beside(rows: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def split(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Return the rows and the places of a micro-batch of such a stream."""
+    """Returns the rows and the places of a micro-batch of such a stream."""
     return (
         batch.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*"),
         batch.where(f"{LETTER} IS NOT NULL").select(f"{LETTER}.*"),

@@ -39,7 +39,7 @@ class DeadLetterCounts:
                 del self._counts[next(iter(self._counts))]
 
     def take(self, batch: int) -> Letters:
-        """Return and remove the count of a committed batch, and drop those of earlier batches."""
+        """Removes and returns the count of a committed batch. Drops those of earlier batches."""
         with self._lock:
             letters = self._counts.get(batch, Letters())
             self._counts = {other: n for other, n in self._counts.items() if other > batch}

@@ -89,7 +89,7 @@ def _may_repeat(job: Job) -> bool:
 
 
 def _frames(spark: SparkSession, job: Job) -> tuple[dict[str, DataFrame], DataFrame]:
-    """Return the job's streams, and the result of its transform.
+    """Returns the job's streams, and the result of its transform.
 
     The streams have only the columns that the transform uses, if its SQL shows them.
     """
@@ -107,7 +107,7 @@ def _frames(spark: SparkSession, job: Job) -> tuple[dict[str, DataFrame], DataFr
 
 
 def _check_catalog(spark: SparkSession, job: Job) -> None:
-    """Raise ConfigError for a table's name in a catalog that ends with the process.
+    """Raises ConfigError for a table's name in a catalog that ends with the process.
 
     The next run would not know the table.
     """
@@ -172,7 +172,7 @@ def _by_batch(job: Job, frame: DataFrame, write: Write) -> StreamingQuery:
 
 
 def _transforming(job: Job, counts: DeadLetterCounts) -> Write:
-    """Return the writer of the source's micro-batches: the transform has no state."""
+    """Returns the writer of the source's micro-batches: the transform has no state."""
     put_letters = _letters_writer(job, counts, stateful=False)
 
     def write(batch: DataFrame, query: str, number: int) -> None:
@@ -185,7 +185,7 @@ def _transforming(job: Job, counts: DeadLetterCounts) -> Write:
 
 
 def _splitting(job: Job, counts: DeadLetterCounts) -> Write:
-    """Return the writer of the micro-batches of ``beside``."""
+    """Returns the writer of the micro-batches of ``beside``."""
     put_letters = _letters_writer(job, counts, stateful=True)
 
     def write(batch: DataFrame, query: str, number: int) -> None:
@@ -198,7 +198,7 @@ def _splitting(job: Job, counts: DeadLetterCounts) -> Write:
 
 
 def _letters_writer(job: Job, counts: DeadLetterCounts, *, stateful: bool) -> Write:
-    """Return the writer of dead letters. The first micro-batch of a run may be a repeated one."""
+    """Returns the writer of dead letters. The first micro-batch of a run may be a repeated one."""
     first = True
 
     def write(places: DataFrame, query: str, number: int) -> None:

@@ -83,7 +83,7 @@ def _replace(table: DeltaTable, places: DataFrame) -> None:
 
 
 def _check_same(job: Job, table: DeltaTable | None, places: DataFrame, number: int) -> None:
-    """Raise ConfigError if the table has other letters of these records than they have now."""
+    """Raises ConfigError if the table has other letters of these records than they have now."""
     from pyspark.sql import functions as f
 
     if table is None:

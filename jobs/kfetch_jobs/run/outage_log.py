@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kfetch_jobs.run.unreachable import ELECTION_S, Unreachable
+from kfetch_jobs.progress.broker_report import ELECTION_S, Unreachable
 
 log = logging.getLogger("kfetch_jobs.run")
 

@@ -120,7 +120,7 @@ PYTHON = (
 
 
 def outage(error: BaseException) -> str:
-    """Return the innermost cause as ``class: sentence`` if it is an outage, else an empty text."""
+    """Returns the innermost cause as ``class: sentence`` if it is an outage, else an empty text."""
     innermost = list(_chain(error))[-1]
     if any(row.matches(innermost) for row in PYTHON):
         return f"{type(innermost).__name__}: {innermost}".split("\n")[0]
@@ -131,7 +131,7 @@ def outage(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exception and its causes, the innermost last."""
+    """Yields the exception and its causes, the innermost last."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:

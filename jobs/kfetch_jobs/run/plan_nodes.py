@@ -7,7 +7,7 @@ from typing import Any
 
 
 def nodes(plan: Any, ends_at: Callable[[Any], bool] = lambda _: False) -> Iterator[Any]:
-    """Yield the plan's operators, and those of the subqueries in its expressions.
+    """Yields the plan's operators, and those of the subqueries in its expressions.
 
     ``ends_at``: whether to leave out an operator, and everything below it.
     """
@@ -20,5 +20,5 @@ def nodes(plan: Any, ends_at: Callable[[Any], bool] = lambda _: False) -> Iterat
 
 
 def items(sequence: Any) -> list[Any]:
-    """Return the items of a Seq of Scala."""
+    """Returns the items of a Seq of Scala."""
     return [sequence.apply(index) for index in range(sequence.size())]

@@ -1,7 +1,7 @@
 """Records the reports of a running query in three files of the job's directory.
 
     progress.jsonl   a line for each micro-batch
-    pulse.json       the time of the query's last sign of life, and its lag
+    pulse.json       the query's last sign of life, and its lag (``progress/reports.py``)
     partitions.json  the lag of each partition
 
 An idle query reports every ten seconds, and finished tasks of a long micro-batch count as reports.
@@ -14,7 +14,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from kfetch.admin.values import Lag, LagHistory
@@ -22,12 +22,11 @@ from kfetch_jobs.checkpoints.origin import note_run
 from kfetch_jobs.checkpoints.topic_history import TopicIds, offsets_topic_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.progress.progress_file import append_batch, progress_path
+from kfetch_jobs.progress.partition_lags import summarize
+from kfetch_jobs.progress.progress_file import append_batch
+from kfetch_jobs.progress.reports import Pulse, write_partition_lags, write_pulse
 from kfetch_jobs.progress.spark_progress import batch_from_spark, end_offsets
-from kfetch_jobs.run import partition_lags
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
-from kfetch_jobs.run.pulse import Pulse, pulse_path
-from kfetch_jobs.util.files import write_json
 
 ReportBatch = Callable[[Batch], None]
 
@@ -46,9 +45,6 @@ class QueryRecorder:
 
     def __init__(self, job: Job, report: ReportBatch) -> None:
         self._job = job
-        self._progress_path = progress_path(job.directory)
-        self._pulse_path = pulse_path(job.directory)
-        self._partitions_path = partition_lags.partitions_path(job.directory)
         self._report = report
         self._lag_history = LagHistory()
         self._lock = threading.Lock()
@@ -94,7 +90,7 @@ class QueryRecorder:
         self.batches += 1
         self.rows += batch.rows
         batch = replace(batch, run_batches=self.batches, run_rows=self.rows)
-        append_batch(self._progress_path, batch)
+        append_batch(self._job.directory, batch)
         self.dead_letters += batch.dead_letters
         self.lag = batch.lag
         self._last_batch = batch
@@ -123,13 +119,13 @@ class QueryRecorder:
             self._write_pulse(now)
         if self._unwritten_lags and abs(now - self._lags_written) >= _PARTITIONS_S:
             self._lags_written = now
-            partition_lags.write(self._partitions_path, self._unwritten_lags, now)
+            write_partition_lags(self._job.directory, summarize(self._unwritten_lags, now))
             self._unwritten_lags = []
 
     def _write_pulse(self, now: float) -> None:
         if abs(now - self._pulse_written) >= _PULSE_S:
             self._pulse_written = now
-            write_json(self._pulse_path, asdict(self._pulse(now)))
+            write_pulse(self._job.directory, self._pulse(now))
 
     def _pulse(self, now: float) -> Pulse:
         last = self._last_batch
@@ -142,7 +138,7 @@ class QueryRecorder:
 
 
 def _counted_once(progress: dict[str, Any], reads: int) -> dict[str, Any]:
-    """Return a progress report in which each record counts once.
+    """Returns a progress report in which each record counts once.
 
     ``reads`` says how often Spark reads the query's only source. If its plan has the source as
     often, they all read the same records, and only the first one stays.
@@ -156,7 +152,7 @@ def _counted_once(progress: dict[str, Any], reads: int) -> dict[str, Any]:
 
 
 def query_listener(recorder: QueryRecorder) -> Any:
-    """Return a listener for Spark that passes its reports to the recorder."""
+    """Returns a listener for Spark that passes its reports to the recorder."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Listener(StreamingQueryListener):

@@ -20,15 +20,14 @@ from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.config import Job
 from kfetch_jobs.jvm.spark import session
+from kfetch_jobs.progress.reports import read_unreachable
 from kfetch_jobs.run import delta_sink
-from kfetch_jobs.run.broker_report import read_unreachable
 from kfetch_jobs.run.check_new_query import check_new_query
-from kfetch_jobs.run.check_origin import check_origin
-from kfetch_jobs.run.check_replay import check_replay
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.run.outage_log import OutageLog
 from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
 from kfetch_jobs.run.spark_errors import job_error
+from kfetch_jobs.run.start_checks import check_origin, check_replay
 from kfetch_jobs.run.task_progress import TaskProgress
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def _query_errors(job: Job, stop: threading.Event, log: Path) -> Iterator[None]:
 
 @contextmanager
 def _stop_signal() -> Iterator[threading.Event]:
-    """Yield an event that the first SIGTERM or SIGINT sets. Python handles the second one."""
+    """Yields an event that the first SIGTERM or SIGINT sets. Python handles the second one."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 

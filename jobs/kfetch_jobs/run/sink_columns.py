@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_named_columns(job: Job, result: StructType) -> None:
-    """Raise ConfigError if the sink names columns that the transform does not give."""
+    """Raises ConfigError if the sink names columns that the transform does not give."""
     sink, columns = job.file.sink, result.names
     known = {name.lower() for name in columns}
     named = {"keys": sink.keys, "latestBy": order_columns(job), "partitionBy": sink.partitionBy}
@@ -38,7 +38,7 @@ def check_named_columns(job: Job, result: StructType) -> None:
 
 
 def check_table_columns(spark: SparkSession, job: Job, result: StructType) -> None:
-    """Raise ConfigError if the table lacks columns of the result, or a merge lacks the table's.
+    """Raises ConfigError if the table lacks columns of the result, or a merge lacks the table's.
 
     The bytes of values must not become null in silence, as they would in a job with ``decode``.
 
@@ -76,7 +76,7 @@ def _had_bytes(table: StructType, result: StructType) -> bool:
 
 @contextmanager
 def refused_types(job: Job, rows: DataFrame) -> Iterator[None]:
-    """Raise ConfigError with the columns if Delta refuses their types. Its sentence has no types.
+    """Raises ConfigError with the columns if Delta refuses their types. Its sentence has no types.
 
     Delta alone knows which types fit, so this explains a refusal, and refuses nothing itself.
     """
@@ -97,7 +97,7 @@ def refused_types(job: Job, rows: DataFrame) -> Iterator[None]:
 
 
 def changed_types(these: StructType, those: StructType) -> Iterator[str]:
-    """Yield the columns that have another type in the second schema, with both types."""
+    """Yields the columns that have another type in the second schema, with both types."""
     known = {field.name.lower(): field.dataType for field in those.fields}
     for field in these.fields:
         ours, theirs = field.dataType, known.get(field.name.lower(), field.dataType)
@@ -110,7 +110,7 @@ def _type_text(kind: DataType) -> str:
 
 
 def added_columns(these: StructType, those: StructType) -> Iterator[str]:
-    """Yield the columns and fields of structs that only the first schema has, as ``a.b``."""
+    """Yields the columns and fields of structs that only the first schema has, as ``a.b``."""
     from pyspark.sql.types import StructType
 
     known = {field.name.lower(): field.dataType for field in those.fields}

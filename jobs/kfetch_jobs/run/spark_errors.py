@@ -38,7 +38,7 @@ def job_error(
     redacted: Callable[[str], str] = str,
     code: Sequence[Path] = (),
 ) -> JobsError:
-    """Return the error for one of Spark's exceptions; its class tells whether a restart may help.
+    """Returns the error for one of Spark's exceptions; its class tells whether a restart may help.
 
     The sentence starts with ``before`` and names ``log``. ``redacted`` removes secrets. If code of
     the project raised, the sentence names the line; ``code`` lists the project's directories.
@@ -64,7 +64,7 @@ def _raised_at(text: str, code: Sequence[Path]) -> str:
 
 
 def is_project_code(file: str, code: Sequence[Path]) -> bool:
-    """Return whether a file belongs to the project.
+    """Returns whether a file belongs to the project.
 
     A virtual environment and kfetch itself may lie below the project's directories.
     """

@@ -31,7 +31,7 @@ _STREAM_SIDE = {
 
 
 def stateful_operator(plan: Any) -> str:
-    """Return the name of a stateful operator in a logical plan of Spark; empty without one."""
+    """Returns the name of a stateful operator in a logical plan of Spark; empty without one."""
     for node in nodes(plan):
         name = str(node.nodeName())
         if any(one.isStreaming() for one in items(node.subqueries())):
@@ -47,7 +47,7 @@ def stateful_operator(plan: Any) -> str:
 
 
 def stream_leaves(plan: Any) -> int:
-    """Return how often a plan of one stream reads it."""
+    """Returns how often a plan of one stream reads it."""
     leaves = (node for node in nodes(plan) if not node.children().size())
     return sum(1 for leaf in leaves if leaf.isStreaming())
 

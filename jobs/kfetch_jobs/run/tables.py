@@ -15,7 +15,7 @@ _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
 def existing_table(spark: SparkSession, location: TableLocation) -> DeltaTable | None:
-    """Return a Delta table; None if there is none."""
+    """Returns a Delta table; None if there is none."""
     from delta.tables import DeltaTable
 
     if location.table:
@@ -26,19 +26,19 @@ def existing_table(spark: SparkSession, location: TableLocation) -> DeltaTable |
 
 
 def may_evolve(spark: SparkSession, job: Job) -> bool:
-    """Return whether Delta may add columns to the job's table. Options count in any case."""
+    """Returns whether Delta may add columns to the job's table. Options count in any case."""
     options = {name.lower(): value for name, value in job.file.sink.options.items()}
     option = options.get("mergeschema") or options.get("overwriteschema")
     return (option or spark.conf.get(_AUTO_MERGE, None) or "").lower() == "true"
 
 
 def has_batch(table: DeltaTable | None, query: str, number: int) -> bool:
-    """Return whether a table's log records a micro-batch of a query, or a later one."""
+    """Returns whether a table's log records a micro-batch of a query, or a later one."""
     return last_batches(table).get(query, -1) >= number
 
 
 def last_batches(table: DeltaTable | None) -> Mapping[str, int]:
-    """Return the queries that have written to a table, and the last micro-batch of each.
+    """Returns the queries that have written to a table, and the last micro-batch of each.
 
     Delta has no public function for it. Its log's snapshot has the last ``txnVersion`` of each
     ``txnAppId``, as its protocol says (SetTransaction).

@@ -9,10 +9,10 @@ class StatusTracker(Protocol):
     """The part of Spark's status tracker that this module needs."""
 
     def getActiveStageIds(self) -> list[int]:
-        """Return the stages that run now."""
+        """Returns the stages that run now."""
 
     def getStageInfo(self, stageId: int, /) -> Any:
-        """Return the numbers of a stage; None if Spark has forgotten it."""
+        """Returns the numbers of a stage; None if Spark has forgotten it."""
 
 
 class TaskProgress:
@@ -24,7 +24,7 @@ class TaskProgress:
         """Finished tasks by active stage."""
 
     def advanced(self) -> bool:
-        """Return whether a task or a stage has finished since the last call.
+        """Returns whether a task or a stage has finished since the last call.
 
         Spark tries a failed task again a few times only. So a task that never ends, or a driver
         that hangs, soon shows no progress.

@@ -28,7 +28,7 @@ _KNOWN = frozenset(
 
 
 def used_columns(job: Job, result: DataFrame) -> list[str]:
-    """Return the columns that the job needs of its source; empty if it needs all of them.
+    """Returns the columns that the job needs of its source; empty if it needs all of them.
 
     ``result``: what its SQL makes of all columns.
     """
@@ -45,7 +45,7 @@ def used_columns(job: Job, result: DataFrame) -> list[str]:
 
 
 def _always(job: Job, options: SourceOptions) -> set[str]:
-    """Return the columns that the job needs whatever its SQL says, in lower case."""
+    """Returns the columns that the job needs whatever its SQL says, in lower case."""
     names = {"deadletter", *options.string_columns, *(one.column for one in options.typed_columns)}
     if job.dead_letters is not None:
         names.update((*_PLACE, "key", "value"))  # a dead letter has the bytes that are read
@@ -53,7 +53,7 @@ def _always(job: Job, options: SourceOptions) -> set[str]:
 
 
 def references(plan: Any) -> set[str] | None:
-    """Return all names of columns in a plan above the view ``source``, in lower case.
+    """Returns all names of columns in a plan above the view ``source``, in lower case.
 
     Returns None for a plan with subqueries or with an unknown operator.
     """

@@ -10,7 +10,7 @@ database.py         opens the database: tables, journal
 job_lag.py          how far a running job is behind
 wall_clock.py       by how much somebody has set the clock
 processes.py        the processes of a run
-run_process.py      the process of a recorded run, and its exit report
+run_process.py      the process of a recorded run, and its command
 run_killer.py       kills what lives of ended runs
 supervised_job.py   one job of the supervisor
 supervisor.py       the loop around them

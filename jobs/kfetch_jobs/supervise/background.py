@@ -32,7 +32,7 @@ class BackgroundSupervisor:
     log: Path
 
     def check(self) -> None:
-        """Raise the supervisor's own error if it has ended."""
+        """Raises the supervisor's own error if it has ended."""
         if self.child.poll() is not None:
             raise _error(self.child.returncode, self.startup_log.read_text(), self.log)
 

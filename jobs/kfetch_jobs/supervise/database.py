@@ -82,7 +82,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def database_errors(path: Path) -> Iterator[None]:
-    """Raise SupervisorError for errors of SQLite and of the file system."""
+    """Raises SupervisorError for errors of SQLite and of the file system."""
     try:
         yield
     except (sqlite3.Error, OSError) as cause:

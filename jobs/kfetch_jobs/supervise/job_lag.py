@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.run.broker_report import read_backlog
-from kfetch_jobs.run.pulse import Pulse
+from kfetch_jobs.progress.reports import Pulse, read_backlog
 
 _OLD_S = 10.0
 """A driver writes each second, unless no broker answers it."""

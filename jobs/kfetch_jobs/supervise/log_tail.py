@@ -48,7 +48,7 @@ def _end_of(path: Path, writer: str) -> str:
 
 
 def follow_lines(path: Path) -> Iterator[str]:
-    """Yield each line that is added from now on. A log that begins anew is read from its start."""
+    """Yields each line that is added from now on. A log that begins anew is read from its start."""
     file = path.open(errors="replace")
     try:
         file.seek(0, os.SEEK_END)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Container
 from pathlib import Path
 
-from kfetch_jobs.progress.progress_file import committed_since, progress_path
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.progress_file import committed_since
 from kfetch_jobs.supervise.processes import GONE_WITHIN_S, RunProcess
 from kfetch_jobs.supervise.run_process import remove_settings, run_process
 from kfetch_jobs.supervise.store import Run, Store
@@ -49,8 +49,7 @@ class RunKiller:
                 continue
             if run.job not in supervised:  # else the file may be that of the job's newer run
                 remove_settings(self._storage, run.job)
-            progress = progress_path(self._storage / run.job)
-            batches, rows = committed_since(progress, run.started_s)
+            batches, rows = committed_since(self._storage / run.job, run.started_s)
             sentence = "its job is not supervised any more"
             self._store.end(run.id, now, ExitKind.KILLED, sentence, batches=batches, rows=rows)
             self._unwanted.remove(run)

@@ -1,4 +1,4 @@
-"""The process of a recorded run, its command, its exit report, and what a killed run leaves."""
+"""The process of a recorded run, its command, and what a killed run leaves."""
 
 from __future__ import annotations
 
@@ -39,11 +39,6 @@ def command_for_runs(project: Project) -> Command:
 def run_mark(storage: Path, run: int) -> str:
     """Returns the mark in the environment of all processes of a run."""
     return f"{storage}#{run}"
-
-
-def exit_report_file(storage: Path, job: str, run: int) -> Path:
-    """Returns the path of a run's exit report."""
-    return storage / job / f"ending-{run}.json"
 
 
 def remove_settings(storage: Path, job: str) -> None:

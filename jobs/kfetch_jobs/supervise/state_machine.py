@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.job_state import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.rules import Rules
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kfetch_jobs.run.unreachable import Unreachable
+from kfetch_jobs.progress.broker_report import Unreachable
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
 

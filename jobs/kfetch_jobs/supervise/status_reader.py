@@ -18,10 +18,9 @@ from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.models import Health
 from kfetch_jobs.errors import ConfigError, JobsError
-from kfetch_jobs.progress.progress_file import last_batch, progress_path
-from kfetch_jobs.run.broker_report import read_unreachable
-from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
-from kfetch_jobs.run.unreachable import ELECTION_S, Unreachable
+from kfetch_jobs.progress.broker_report import ELECTION_S, Unreachable
+from kfetch_jobs.progress.progress_file import last_batch
+from kfetch_jobs.progress.reports import Pulse, read_pulse, read_unreachable
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
 from kfetch_jobs.supervise.job_lag import JobLag, job_lag
 from kfetch_jobs.supervise.run_process import run_process
@@ -136,11 +135,9 @@ def _job_status(project: Project, name: str, recorded: _Recorded, now: float) ->
 
 def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: float) -> JobStatus:
     state, run = recorded.states.get(job.name), recorded.runs.get(job.name)
-    pulse = read_pulse(pulse_path(job.directory)) if run else None
-    if run and pulse and pulse.at < run.started_s:
-        pulse = None  # an earlier run wrote it
+    pulse = read_pulse(job.directory, run.started_s) if run else None
     unreachable = read_unreachable(job, run.started_s) if run else ()
-    last = last_batch(progress_path(job.directory))
+    last = last_batch(job.directory)
     lag = job_lag(job, run.started_s, pulse, last, now) if run else JobLag()
     lag = replace(lag, at_least=lag.at_least or bool(unreachable))
     space = _checkpoint_space(job)
@@ -240,7 +237,7 @@ def _room_problems(health: Health, state: JobState, place: int | None, now: floa
 
 
 def _interrupted_move(job: Job) -> Iterator[str]:
-    """Yield that a move of the job's offsets has not ended. It may still run."""
+    """Yields that a move of the job's offsets has not ended. It may still run."""
     try:
         move = interrupted_move(job)
     except JobsError as error:
@@ -259,7 +256,7 @@ def _checkpoint_space(job: Job) -> DiskSpace | None:
 
 
 def _space_problems(job: Job, space: DiskSpace | None) -> Iterator[str]:
-    """Yield that the disk of the checkpoint is almost full: Spark could commit no micro-batch."""
+    """Yields that the disk of the checkpoint is almost full: Spark could commit no micro-batch."""
     if job.file.enabled and space is not None and space.short:
         yield f"the disk of its checkpoint {job.checkpoint} has only {space}"
 
@@ -267,7 +264,7 @@ def _space_problems(job: Job, space: DiskSpace | None) -> Iterator[str]:
 def _broker_problems(
     state: JobState | None, unreachable: Iterable[Unreachable], now: float
 ) -> Iterator[str]:
-    """Yield the brokers that the running query cannot reach. An election takes a moment."""
+    """Yields the brokers that the running query cannot reach. An election takes a moment."""
     if state is not None and state.phase is Phase.RUNNING:
         yield from (str(one) for one in unreachable if now - one.since_at >= ELECTION_S)
 
@@ -275,7 +272,7 @@ def _broker_problems(
 def health_problems(
     health: Health, state: JobState, pulse: Pulse | None, lag: JobLag, now: float
 ) -> Iterator[str]:
-    """Yield the reasons why a job counts as unhealthy."""
+    """Yields the reasons why a job counts as unhealthy."""
     if state.phase is Phase.FAILED:
         yield f"given up: {state.sentence}"
     elif state.phase is Phase.BACKOFF:

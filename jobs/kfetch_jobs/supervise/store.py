@@ -17,7 +17,7 @@ from typing import Any, Self
 import psutil
 
 from kfetch_jobs.errors import SupervisorError
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.database import database_errors, open_database, transaction
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.util.process import start_of

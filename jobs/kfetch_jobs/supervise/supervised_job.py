@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.cross_checks import same_rows_mistake, writes_same_records
-from kfetch_jobs.progress.progress_file import committed_since, progress_path
-from kfetch_jobs.run.exit_kind import ExitKind
-from kfetch_jobs.run.exit_report import ExitReport
-from kfetch_jobs.run.pulse import Pulse, pulse_path, read_pulse
+from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
+from kfetch_jobs.progress.progress_file import committed_since
+from kfetch_jobs.progress.reports import Pulse, read_pulse
 from kfetch_jobs.supervise.processes import RunProcess
 from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.state_machine import JobState, Phase, after_clock_step
@@ -51,13 +50,11 @@ class SupervisedJob:
 
     def pulse(self) -> Pulse | None:
         """Returns the pulse of the present run; None before its first."""
-        pulse = read_pulse(pulse_path(self.job.directory))
-        began_s = self.state.started_s or 0.0
-        return pulse if pulse is not None and pulse.at >= began_s else None
+        return read_pulse(self.job.directory, self.state.started_s or 0.0)
 
     def committed(self) -> tuple[int, int]:
         """Returns the number of micro-batches that the present run committed, and of their rows."""
-        return committed_since(progress_path(self.job.directory), self.state.started_s or 0.0)
+        return committed_since(self.job.directory, self.state.started_s or 0.0)
 
     def silent_s(self, pulse: Pulse | None, now: float) -> float:
         """Returns for how long the supervisor has seen no new sign of life of a run, in seconds."""

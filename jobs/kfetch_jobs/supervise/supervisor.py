@@ -22,8 +22,8 @@ from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.snapshot import write_snapshot
 from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
-from kfetch_jobs.run.exit_kind import ExitKind
-from kfetch_jobs.run.exit_report import ExitReport, read_exit_report
+from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
+from kfetch_jobs.progress.reports import exit_report_path, read_exit_report
 from kfetch_jobs.supervise import state_machine
 from kfetch_jobs.supervise.heartbeat import write_heartbeat
 from kfetch_jobs.supervise.job_files import job_now, job_of_run
@@ -35,7 +35,6 @@ from kfetch_jobs.supervise.run_killer import RunKiller
 from kfetch_jobs.supervise.run_process import (
     Command,
     command_for_runs,
-    exit_report_file,
     remove_settings,
     run_mark,
     run_process,
@@ -327,7 +326,7 @@ class Supervisor:
 
     def _report_file(self, supervised: SupervisedJob) -> Path:
         assert supervised.run is not None
-        return exit_report_file(self._project.storage, supervised.job.name, supervised.run)
+        return exit_report_path(self._project.storage / supervised.job.name, supervised.run)
 
     def _process_ended(self, supervised: SupervisedJob, now: float) -> None:
         assert supervised.process is not None

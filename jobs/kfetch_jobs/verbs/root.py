@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typer
 
-from kfetch_jobs.kafka.cli import app as broker
 from kfetch_jobs.verbs import doctor, files, offsets, plan, running, status, supervising, tools
+from kfetch_jobs.verbs.broker import app as broker
 
 
 def mount(app: typer.Typer) -> None:

@@ -93,8 +93,8 @@ def _late(rows: int) -> str:
 
 
 def _write_outcome(path: Path, outcome: RunResult) -> None:
-    from kfetch_jobs.run.exit_kind import ExitKind
-    from kfetch_jobs.run.exit_report import ExitReport, write_exit_report
+    from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
+    from kfetch_jobs.progress.reports import write_exit_report
 
     kind = ExitKind.STOPPED if outcome.stopped else ExitKind.FINISHED
     write_exit_report(path, ExitReport(kind=kind))
@@ -102,7 +102,8 @@ def _write_outcome(path: Path, outcome: RunResult) -> None:
 
 def _write_error(path: Path, error: Exception, redacted: Callable[[str], str]) -> None:
     from kfetch.errors import KfetchError
-    from kfetch_jobs.run.exit_report import ExitReport, exit_kind_of, write_exit_report
+    from kfetch_jobs.progress.exit_report import ExitReport, exit_kind_of
+    from kfetch_jobs.progress.reports import write_exit_report
 
     text = str(error) if isinstance(error, KfetchError) else f"{type(error).__name__}: {error}"
     write_exit_report(path, ExitReport(kind=exit_kind_of(error), sentence=redacted(text)))

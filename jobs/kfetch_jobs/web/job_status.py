@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.util.plural import counted

@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kfetch.admin.values import FetchStats
 
 _SHOWN = 10
 
-Rows = tuple[tuple[str, str, int], ...]
+Rows = list[tuple[str, str, int]]
 """Topic, reason or field, number of records: the most frequent first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Misfits:
-    """The sums over the agents that read for a job."""
+    """The most frequent ones in the totals of the agents that read for a job."""
 
-    undecoded: int
-    """Records whose key or value could not be decoded."""
-    reasons: Rows
-    sampled: int
-    """Keys and values that were examined for unknown fields."""
-    fields: Rows
+    totals: FetchStats
 
+    @property
+    def reasons(self) -> Rows:
+        """Why keys and values could not be decoded."""
+        return _most(self.totals.undecoded_kinds)
 
-def misfits(totals: Iterable[FetchStats]) -> Misfits:
-    """Returns the sums of the totals of several agents."""
-    parts = list(totals)
-    return Misfits(
-        undecoded=sum(one.undecoded for one in parts),
-        reasons=_rows(one.undecoded_kinds for one in parts),
-        sampled=sum(one.sampled for one in parts),
-        fields=_rows(one.unknown_fields for one in parts),
-    )
+    @property
+    def fields(self) -> Rows:
+        """Fields that schemas lack."""
+        return _most(self.totals.unknown_fields)
 
 
-def _rows(parts: Iterable[Mapping[str, Mapping[str, int]]]) -> Rows:
-    sums: Counter[tuple[str, str]] = Counter()
-    for part in parts:
-        for topic, names in part.items():
-            for name, count in names.items():
-                sums[topic, name] += count
-    most = heapq.nlargest(_SHOWN, sums.items(), key=lambda item: item[1])
-    return tuple((topic, name, count) for (topic, name), count in most)
+def _most(counts: Mapping[str, Mapping[str, int]]) -> Rows:
+    rows = [(topic, *item) for topic, names in counts.items() for item in names.items()]
+    return heapq.nlargest(_SHOWN, rows, key=lambda row: row[2])

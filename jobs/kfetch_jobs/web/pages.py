@@ -24,7 +24,7 @@ from kfetch.errors import OptionError
 from kfetch_jobs.config import Project
 from kfetch_jobs.config.project import is_job_name
 from kfetch_jobs.errors import ConfigError, JobsError
-from kfetch_jobs.run import partition_lags
+from kfetch_jobs.progress.reports import read_partition_lags
 from kfetch_jobs.supervise import log_tail
 from kfetch_jobs.supervise.control import give_order
 from kfetch_jobs.supervise.job_files import project_now
@@ -158,7 +158,7 @@ class Pages:
 
     def _partitions(self, request: Request) -> Response:
         job = self._job_view(request, self._newest.get())
-        lags = partition_lags.read(partition_lags.partitions_path(self._directory(job)))
+        lags = read_partition_lags(self._directory(job))
         return JSONResponse(asdict(lags) if lags else {"at": None, "topics": [], "left_out": 0})
 
     def _log(self, request: Request) -> Response:

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kfetch.admin.agents import QueryStatus, Status
+from kfetch.admin.values import FetchStats
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.run import partition_lags
-from kfetch_jobs.run.partition_lags import PartitionLags
+from kfetch_jobs.progress.partition_lags import PartitionLags
+from kfetch_jobs.progress.reports import read_partition_lags
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Run
 from kfetch_jobs.web.curve import WINDOWS
 from kfetch_jobs.web.drawing import Bar, bars, sparkline
 from kfetch_jobs.web.job_status import DisplayedStatus, displayed_status
-from kfetch_jobs.web.misfits import Misfits, misfits
+from kfetch_jobs.web.misfits import Misfits
 from kfetch_jobs.web.snapshot import Observer, Snapshot
 
 BATCHES_SHOWN = 12
@@ -124,7 +125,7 @@ class JobPage:
 
 def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: Path) -> JobPage:
     """Returns the values of a job's page. ``directory`` has the job's files."""
-    lags = partition_lags.read(partition_lags.partitions_path(directory))
+    lags = read_partition_lags(directory)
     runs, trouble = observer.runs(job.name)
     reading = job.name in snapshot.reading
     readers = [
@@ -141,7 +142,7 @@ def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: 
         trouble=trouble,
         lagging=lagging_partitions(lags) if lags else None,
         agents=readers,
-        misfits=misfits(query.totals for _, query in readers),
+        misfits=Misfits(sum((query.totals for _, query in readers), FetchStats())),
     )
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from kfetch.errors import KfetchError, UnsupportedVersion
 from kfetch.model import Broker, Topic
-from kfetch.options import SourceOptions, parse
+from kfetch.options import SourceOptions
 from kfetch.options.catalogue import no_effect
+from kfetch.spark.options import parse
 
 if TYPE_CHECKING:
     from kfetch.wire.cluster import Cluster

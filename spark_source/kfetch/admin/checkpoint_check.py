@@ -18,8 +18,9 @@ from kfetch.admin.sources import KafkaReport, query_kafka
 from kfetch.errors import CheckpointError, DataLoss, OptionError
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets
-from kfetch.options import SourceOptions, parse
+from kfetch.options import SourceOptions
 from kfetch.options.subscription import STRATEGIES
+from kfetch.spark.options import parse
 
 __all__ = ["Finding", "SourceCheck", "verify"]
 

@@ -36,7 +36,7 @@ def report(
     from kfetch.formats.face import value_type, with_types
     from kfetch.formats.registry.headers import SchemaUnavailable
     from kfetch.formats.typed_values import column_decoder
-    from kfetch.options import parse
+    from kfetch.spark.options import parse
 
     parsed = parse({**options, "subscribe": topic}, batch=True)
     resolved = with_types(parsed).typed_columns

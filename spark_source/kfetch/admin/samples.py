@@ -95,7 +95,7 @@ def read(kafka: Mapping[str, str], topic: str, count: int, *, keys: bool = False
 
 def _records(chosen: Mapping[str, str], topic: str, count: int, column: str) -> Iterator[Record]:
     from kfetch.fetch import inline
-    from kfetch.options import parse
+    from kfetch.spark.options import parse
     from kfetch.watch.batch_planning import plan_batch
     from kfetch.watch.lookups import OffsetLookup
 
@@ -115,7 +115,7 @@ def _records(chosen: Mapping[str, str], topic: str, count: int, column: str) -> 
 
 def _starts(chosen: Mapping[str, str], topic: str, count: int) -> dict[str, int]:
     """Return the offset in each partition from which on the sample reads."""
-    from kfetch.options import parse
+    from kfetch.spark.options import parse
     from kfetch.watch.lookups import OffsetLookup
 
     with closing(OffsetLookup(parse({**chosen, "fetchOffset.numRetries": "0"}))) as lookup:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kfetch.errors import DataLoss, NoSuchPartition
-from kfetch.model import ClusterView, Leader, TopicPartition
+from kfetch.model import ClusterView, TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions
 
 if TYPE_CHECKING:
     from kfetch.watch.lookups import OffsetLookup
+    from kfetch.watch.state import WatchState
 
 __all__ = [
     "LOOKUP_TIMEOUT_S",
@@ -179,8 +180,8 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
     led = [tp for tp in subscribed if view.leader(tp) is not None]
     starts, ends = log.log_starts(led), log.log_ends(led)
     losses: list[DataLoss] = []
-    snapshot = _LogSnapshot(view=view, existing=frozenset(subscribed), starts=starts)
-    check = PositionCheck(log, snapshot, fail=False, on_loss=losses.append)
+    known = _known(view, subscribed, starts, ends)
+    check = PositionCheck(log, known, fail=False, on_loss=losses.append)
     if planned is not None:
         ends = check.valid_log_ends(ends, check.valid_offsets(planned))
     valid = check.valid_offsets(start)
@@ -219,26 +220,20 @@ def _missing(log: OffsetLookup, view: ClusterView) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LogSnapshot:
-    """The KnownPartitions that PositionCheck needs, from one set of look-ups."""
+def _known(
+    view: ClusterView,
+    subscribed: Collection[TopicPartition],
+    starts: Mapping[TopicPartition, Position],
+    ends: Mapping[TopicPartition, Position],
+) -> WatchState:
+    """Return the state of a watch that these look-ups have just told."""
+    from kfetch.watch.state import UNKNOWN_OFFSET, WatchState
 
-    view: ClusterView
-    existing: frozenset[TopicPartition]
-    starts: Mapping[TopicPartition, Position]
-    topic_ids: Mapping[str, UUID] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "topic_ids", self.view.topic_ids)
-
-    def exists(self, tp: TopicPartition) -> bool:
-        return tp in self.existing
-
-    def leader(self, tp: TopicPartition) -> Leader | None:
-        return self.view.leader(tp)
-
-    def log_start(self, tp: TopicPartition) -> int:
-        return self.starts[tp].offset if tp in self.starts else -1
+    state, unknown = WatchState(), Position(UNKNOWN_OFFSET)
+    for tp in state.update_metadata(view, subscribed):
+        start = starts.get(tp, unknown).offset
+        state.watch_from(tp, view.leader(tp), ends.get(tp, unknown), start)
+    return state
 
 
 def _partitions(

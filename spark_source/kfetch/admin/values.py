@@ -2,7 +2,8 @@
 
 ``Offsets`` holds a ``Position`` (next offset, leader epoch) for each partition of a source, and the
 ids of its topics. ``LagHistory`` calculates a ``Lag`` from Spark's progress. A ``Lag`` has a
-``PartitionLag`` for each partition. ``FetchStats`` holds totals of requests, bytes and times.
+``PartitionLag`` for each partition. ``FetchStats`` holds totals of requests, bytes and times, and
+``FETCH_COUNTS`` their Prometheus metrics.
 """
 
 from __future__ import annotations
@@ -10,16 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kfetch import offsets, options
+from kfetch import offsets
 from kfetch.errors import OptionError
+from kfetch.fetch.stats import COUNTS as FETCH_COUNTS
 from kfetch.fetch.stats import FetchStats
+from kfetch.formats.format import FORMATS
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions, Subscription, catalogue
 from kfetch.options.catalogue import Option
 from kfetch.options.subscription import STRATEGIES as SUBSCRIPTION_OPTIONS
 from kfetch.spark.lag import Lag, LagHistory, PartitionLag
+from kfetch.spark.options import parse
 
 __all__ = [
+    "FETCH_COUNTS",
+    "FORMATS",
     "SUBSCRIPTION_OPTIONS",
     "FetchStats",
     "Lag",
@@ -44,7 +50,7 @@ def parse_options(texts: Mapping[str, str]) -> SourceOptions:
 
     ``texts`` are values by name, in any case. Raises OptionError with the name as ``option``.
     """
-    return options.parse(texts)
+    return parse(texts)
 
 
 def options_without_effect(parsed: SourceOptions) -> dict[str, str]:

@@ -24,11 +24,12 @@ from functools import partial
 import pyarrow as pa
 
 from kfetch.agent.budget import Budget, Reservation
-from kfetch.agent.inbox import Inbox, release
+from kfetch.agent.inbox import Inbox
 from kfetch.agent.read_ahead import ReadAhead
 from kfetch.errors import AgentError, KfetchError
 from kfetch.fetch import events
-from kfetch.fetch.broker_reader import Arrival, BrokerReader
+from kfetch.fetch.arrivals import Arrival, RecordsArrived, release
+from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
@@ -265,11 +266,11 @@ class BrokerThread(threading.Thread):
         reservation, self._reservation = self._reservation, None
         if reservation is None:
             return list(arrivals)
-        holders = sum(arrival.records is not None for arrival in arrivals)
+        holders = sum(isinstance(arrival, RecordsArrived) for arrival in arrivals)
         reservation.resize(self._reply_bytes if holders else 0)
         reservation.share(holders)
         return [
-            replace(a, release=reservation.single_release()) if a.records is not None else a
+            replace(a, release=reservation.single_release()) if isinstance(a, RecordsArrived) else a
             for a in arrivals
         ]
 
@@ -278,7 +279,7 @@ class BrokerThread(threading.Thread):
         for arrival in arrivals:
             inbox = self._inboxes.get(arrival.progress)
             if inbox is None:  # the task has dropped the range meanwhile
-                arrival.release()
+                release([arrival])
             else:
                 by_inbox.setdefault(inbox, []).append(arrival)
         for inbox, part in by_inbox.items():
@@ -286,7 +287,8 @@ class BrokerThread(threading.Thread):
                 self._pending_deliveries[inbox] += 1
         self._delivered_at = time.monotonic()
         for arrival in arrivals:
-            if arrival.records is None or arrival.next_offset >= arrival.progress.end:
+            stays = isinstance(arrival, RecordsArrived) and not arrival.is_last
+            if not stays:
                 self._inboxes.pop(arrival.progress, None)
 
     def _delivery_taken(self, inbox: Inbox) -> None:

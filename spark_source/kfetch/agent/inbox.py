@@ -13,7 +13,7 @@ from kfetch.agent.budget import Budget
 from kfetch.agent.channel import ChannelClosed
 from kfetch.agent.decoding_memory import DecodingMemory
 from kfetch.errors import KfetchError
-from kfetch.fetch.broker_reader import Arrival
+from kfetch.fetch.arrivals import Arrival, release
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import Broker
 from kfetch.records import Memory
@@ -138,9 +138,3 @@ class Inbox:
             arrivals, on_received = self._deliveries.get()
             release(arrivals)
             on_received()
-
-
-def release(arrivals: Sequence[Arrival]) -> None:
-    """Returns the memory of arrivals that nobody will decode."""
-    for arrival in arrivals:
-        arrival.release()

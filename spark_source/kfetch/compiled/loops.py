@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import njit
 
 from kfetch.compiled.crc import START as CRC_START
 from kfetch.compiled.crc import more as crc_of_more
@@ -43,7 +43,6 @@ from kfetch.compiled.layout import (
     LAST_DELTA,
     LEFTOVER,
     MAX_TIME,
-    PARAMETERS,
     PARTITION,
     PARTITIONS,
     RECORD_COUNT,
@@ -76,7 +75,6 @@ from kfetch.records.format import (
 )
 
 __all__ = [
-    "compiled",
     "fill_constants",
     "fill_headers",
     "fill_rows",
@@ -340,17 +338,3 @@ def fill_headers(
             rows += 1
             list_ends[rows] = header
     return 0
-
-
-def compiled(name: str) -> tuple[str, str]:
-    """Returns the symbol of the function of that name, and LLVM's text of all that it needs."""
-    signature = tuple(_numba_type(parameter) for parameter in PARAMETERS[name])
-    # Without wrappers for Python and C, which would need numba at run time.
-    standalone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    function = njit(types.int64(*signature), **standalone)(globals()[name])
-    return function.overloads[signature].fndesc.llvm_func_name, function.inspect_llvm(signature)
-
-
-def _numba_type(parameter: str) -> Any:
-    kind = getattr(types, parameter.rstrip("*"))
-    return types.CPointer(kind) if parameter.endswith("*") else kind

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -59,17 +60,32 @@ def _machine() -> llvm.TargetMachine:
 def object_file(module_name: str, parameters: Parameters) -> bytes:
     """Returns the object file of a module's functions. It imports numba and takes seconds.
 
-    The module has a function ``compiled``: from a name to the symbol and LLVM's text.
+    The module has Python functions with these names.
     """
     loops = import_module(module_name)
     module = llvm.parse_assembly("")
-    for name in parameters:
-        symbol, text = loops.compiled(name)
+    for name, kinds in parameters.items():
+        symbol, text = _compiled(getattr(loops, name), kinds)
         function_module = llvm.parse_assembly(text)
         function_module.get_function(symbol).name = name
         module.link_in(function_module)
     check(module, parameters)
     return bytes(_machine().emit_object(module))
+
+
+def _compiled(function: Callable[..., Any], parameters: Sequence[str]) -> tuple[str, str]:
+    """Returns the symbol of a function, and LLVM's text of all that it needs."""
+    from numba import njit, types
+
+    def type_of(parameter: str) -> Any:
+        kind = getattr(types, parameter.rstrip("*"))
+        return types.CPointer(kind) if parameter.endswith("*") else kind
+
+    signature = tuple(map(type_of, parameters))
+    # Without wrappers for Python and C, which would need numba at run time.
+    standalone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+    made = njit(types.int64(*signature), **standalone)(function)
+    return made.overloads[signature].fndesc.llvm_func_name, made.inspect_llvm(signature)
 
 
 def check(module: llvm.ModuleRef, parameters: Parameters) -> None:

@@ -2,6 +2,7 @@
 
 - ``fetcher`` talks to one broker: one connection, one session, one request in flight.
 - ``broker_reader`` reads ranges through a fetcher, and ``progress`` holds the position of a range.
+- ``arrivals`` says what may arrive for a range.
 - ``recovery`` answers the errors of a partition.
 - ``split_reader`` joins these into Arrow batches. ``inline`` runs all of it in Spark's worker.
 - ``events`` says what happened, ``stats`` how it is counted, ``totals`` adds it up, and

@@ -18,63 +18,26 @@ from dataclasses import dataclass, field, replace
 
 from kfetch.decoding import extent
 from kfetch.errors import AuthenticationFailed, ConnectionLost, KfetchError, WireError
+from kfetch.fetch.arrivals import (
+    Arrival,
+    BrokerFailed,
+    PartitionFailed,
+    RangeHandedOn,
+    RecordsArrived,
+)
 from kfetch.fetch.fetcher import AcceptedReply, Fetcher
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.stats import SessionStatus
 from kfetch.model import Broker, FetchPosition, TopicPartition
-from kfetch.records import Slice
-from kfetch.session.replies import NO_REPLICA, FetchReply, PartitionReply
+from kfetch.session.replies import NO_REPLICA, PartitionReply
 
 # How often the ranges are checked for choices that are over, in seconds.
 _CHECK_S = 1.0
 
 
-def _release_nothing() -> None:
-    """The default: no budget counts the memory of the records."""
-
-
 def _ignore_done_range(_progress: RangeProgress, _partition: PartitionReply) -> None:
     """The default: nobody uses the records beyond a range's end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """Why a range leaves a broker that has reported no error. By default its choice is over."""
-
-    follower_id: int = NO_REPLICA
-    """The node id of the follower that the leader names."""
-    forced: bool = False
-    """Whether the leader named it unasked. It may do so each time, and send no records."""
-    lags: bool = False
-    """Whether the follower has had no news for seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """What arrived for a range: records, an error of its partition, or the loss of its broker."""
-
-    progress: RangeProgress
-    records: Slice | None = None
-    next_offset: int = -1
-    """Position behind ``records``."""
-    partition_error: PartitionReply | None = None
-    """The partition's reply with an error or a divergence. The range has left the BrokerReader."""
-    reply: FetchReply | None = None
-    """The whole reply of ``partition_error``, which may name the new leader."""
-    broker_error: KfetchError | None = None
-    """Why the broker can't be asked. The range has left the BrokerReader."""
-    move: Move | None = None
-    """Why the range is to be read from another replica. It has left the BrokerReader."""
-    release: Callable[[], None] = _release_nothing
-    """Returns the memory of ``records`` to the budget. Further calls do nothing."""
-    arrived_at: float = field(default_factory=time.monotonic)
-    """Monotonic time. A task may handle an arrival long after it."""
-
-    @property
-    def advanced(self) -> bool:
-        """Whether the records moved the range's position."""
-        return self.records is not None and self.next_offset > self.records.start
 
 
 @dataclass(slots=True)
@@ -182,8 +145,9 @@ class BrokerReader:
             return self._session_restarted()
         self._session_restarts = 0
         arrivals = [*self._arrivals(accepted)]
+        advanced = any(isinstance(one, RecordsArrived) and one.advanced for one in arrivals)
         # The answer to a rack may hold no records, and comes at once.
-        if not self._asked and not any(arrival.advanced for arrival in arrivals):
+        if not self._asked and not advanced:
             self.fetcher.back_off()
         self._settle_asked(accepted)
         return [*arrivals, *self._overdue(accepted)]
@@ -193,7 +157,7 @@ class BrokerReader:
         dropped = [progress for queue in self._queues.values() for progress in queue]
         for progress in dropped:
             self.drop(progress)
-        return [Arrival(progress=progress, broker_error=cause) for progress in dropped]
+        return [BrokerFailed(progress=progress, error=cause) for progress in dropped]
 
     def _arrivals(self, accepted: AcceptedReply) -> Iterable[Arrival]:
         for tp, partition in accepted.partitions.items():
@@ -203,7 +167,7 @@ class BrokerReader:
                 continue
             if partition.error or partition.diverging:
                 self.drop(progress)
-                yield Arrival(progress=progress, partition_error=partition, reply=accepted.reply)
+                yield PartitionFailed(progress=progress, partition=partition, reply=accepted.reply)
             elif len(partition.records):
                 arrival = self.accept_records(progress, partition)
                 if progress.done:
@@ -222,8 +186,7 @@ class BrokerReader:
         if self._asked and progress not in self._asked:
             return
         self.drop(progress)
-        move = Move(follower_id=follower_id, forced=not self._asked)
-        yield Arrival(progress=progress, move=move)
+        yield RangeHandedOn(progress=progress, follower_id=follower_id, forced=not self._asked)
 
     def _settle_asked(self, accepted: AcceptedReply) -> None:
         """Note the ranges whose leader was asked and named no follower, also those that are done.
@@ -266,9 +229,9 @@ class BrokerReader:
                     self._asking.add(progress)
             elif over or (quiet and idle_s >= self.replicas.lag_s):
                 self.drop(progress)
-                yield Arrival(progress=progress, move=Move(lags=not over))
+                yield RangeHandedOn(progress=progress, lags=not over)
 
-    def accept_records(self, progress: RangeProgress, partition: PartitionReply) -> Arrival:
+    def accept_records(self, progress: RangeProgress, partition: PartitionReply) -> RecordsArrived:
         """Move a range behind the complete batches of a reply to its position.
 
         Returns the arrival with the records.
@@ -283,7 +246,7 @@ class BrokerReader:
             progress.advanced_at = time.monotonic()
         if progress.done:
             self.on_range_done(progress, partition)
-        return Arrival(progress=progress, records=records, next_offset=progress.offset)
+        return RecordsArrived(progress=progress, records=records, next_offset=progress.offset)
 
     def _start_next(self, tp: TopicPartition) -> None:
         """Start the next range of a partition, or remove the partition from the session."""

@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
-from kfetch.fetch.broker_reader import Arrival, BrokerReader
+from kfetch.fetch.arrivals import Arrival
+from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.limits import BATCH_BYTES, PART_BYTES
 from kfetch.fetch.progress import RangeProgress

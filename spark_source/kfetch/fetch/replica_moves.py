@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from kfetch import codes
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError
 from kfetch.fetch import recovery
-from kfetch.fetch.broker_reader import Arrival, Move
+from kfetch.fetch.arrivals import BrokerFailed, PartitionFailed, RangeHandedOn
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.recovery import LeaderMetadata
@@ -39,18 +39,18 @@ class ReplicaMoves:
         for progress in ranges:
             self._replicas.place(progress)
 
-    def follow(self, arrival: Arrival, move: Move, deadline: float) -> BrokerError | None:
+    def follow(self, move: RangeHandedOn, deadline: float) -> BrokerError | None:
         """Note a move. The next ``place`` then puts the range where the move leads.
 
         ``deadline``: monotonic seconds, for a look-up of the follower's address. Returns an error
         if the leader names an unknown follower unasked: then nobody sends the records.
         """
-        progress = arrival.progress
+        progress = move.progress
         if move.lags:
             log.info("%s: %s has no news of it", progress.tp, progress.broker)
             self._replicas.left(progress)
         elif move.follower_id != NO_REPLICA:
-            follower = self._address(move.follower_id, arrival, deadline)
+            follower = self._address(move, deadline)
             if follower is None or follower.node_id == progress.leader.node_id:
                 self._replicas.kept(progress)
                 return _unknown_follower(progress, move.follower_id) if move.forced else None
@@ -59,36 +59,40 @@ class ReplicaMoves:
                 self._replicas.redirected(progress, follower, forced=move.forced)
         return None
 
-    def leave(self, arrival: Arrival) -> KfetchError | None:
+    def leave(self, arrival: PartitionFailed | BrokerFailed) -> KfetchError | None:
         """Note an error at a follower. Returns it if the follower can't be asked at all."""
-        progress, partition, cause = arrival.progress, arrival.partition_error, arrival.broker_error
-        code = partition.error if partition is not None else codes.NONE
-        problem = cause.message if cause else codes.name(code)
+        progress = arrival.progress
+        match arrival:
+            case BrokerFailed(error=cause):
+                problem = cause.message
+            case PartitionFailed(partition=partition):
+                problem = codes.name(partition.error)
         log.info("%s: %s can't be read as a follower: %s", progress.tp, progress.broker, problem)
         self._replicas.left(progress)
-        if partition is not None and arrival.reply is not None:
-            recovery.follow(progress, partition, arrival.reply)  # a new leader is asked at once
-        return cause
+        if isinstance(arrival, BrokerFailed):
+            return arrival.error
+        recovery.follow(progress, arrival.partition, arrival.reply)  # asks a new leader at once
+        return None
 
     def leave_followers(self, ranges: Iterable[RangeProgress]) -> None:
         """Note that a task fails. Its retry reads from leaders: a follower may be the cause."""
         for progress in ranges:
             self._replicas.left(progress)
 
-    def _address(self, node_id: int, arrival: Arrival, deadline: float) -> Broker | None:
-        """Return a broker; None if metadata does not name it, or does not come in time."""
-        known = self._replicas.broker(node_id)
+    def _address(self, move: RangeHandedOn, deadline: float) -> Broker | None:
+        """Return the follower; None if metadata does not name it, or does not come in time."""
+        known = self._replicas.broker(move.follower_id)
         if known is not None or self._replicas.has_failed_lookup:
             return known
         until = min(deadline, time.monotonic() + _ADDRESS_S)
         try:
-            view = self._metadata.view({arrival.progress.tp.topic}, arrival.arrived_at, until)
+            view = self._metadata.view({move.progress.tp.topic}, move.arrived_at, until)
         except (BrokerError, ConnectionLost) as cause:
-            log.info("the address of broker %d is unknown: %s", node_id, cause.message)
+            log.info("the address of broker %d is unknown: %s", move.follower_id, cause.message)
             self._replicas.note_failed_lookup()
             return None
         self._replicas.learn(view.brokers)
-        return view.brokers.get(node_id)
+        return view.brokers.get(move.follower_id)
 
 
 def _unknown_follower(progress: RangeProgress, node_id: int) -> BrokerError:

@@ -28,7 +28,14 @@ from kfetch.errors import (
     ReadStalled,
 )
 from kfetch.fetch import events, recovery
-from kfetch.fetch.broker_reader import Arrival
+from kfetch.fetch.arrivals import (
+    Arrival,
+    BrokerFailed,
+    PartitionFailed,
+    RangeHandedOn,
+    RecordsArrived,
+    release,
+)
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.record_columns import record_columns
@@ -159,38 +166,38 @@ class SplitReader:
     def _handle(self, arrivals: Sequence[Arrival]) -> Iterator[Delivery]:
         try:
             self._handle_errors(arrivals)
-            yield from self._decode_arrivals([a for a in arrivals if a.records is not None])
+            yield from self._decode_arrivals([a for a in arrivals if isinstance(a, RecordsArrived)])
         finally:  # also when the caller closes this reader early
-            for arrival in arrivals:
-                arrival.release()
+            release(arrivals)
 
     def _handle_errors(self, arrivals: Sequence[Arrival]) -> None:
         for arrival in arrivals:
-            if isinstance(arrival.broker_error, AuthenticationFailed):
-                raise arrival.broker_error
-            if arrival.move is not None:
-                refusal = self._moves.follow(arrival, arrival.move, self._deadline)
-                if refusal is not None:
-                    self._await_leader(arrival, refusal)
-                else:
+            match arrival:
+                case BrokerFailed(error=AuthenticationFailed() as error):
+                    raise error
+                case RangeHandedOn():
+                    refusal = self._moves.follow(arrival, self._deadline)
+                    if refusal is not None:
+                        self._await_leader(arrival, refusal)
+                    else:
+                        self._resume(arrival.progress)
+                case PartitionFailed() | BrokerFailed() if arrival.progress.follower is not None:
+                    cause = self._moves.leave(arrival)
+                    if cause is not None:
+                        self._first_cause = clearer(self._first_cause, cause)
                     self._resume(arrival.progress)
-            elif arrival.records is None and arrival.progress.follower is not None:
-                cause = self._moves.leave(arrival)
-                if cause is not None:
-                    self._first_cause = clearer(self._first_cause, cause)
-                self._resume(arrival.progress)
-            elif arrival.broker_error is not None:
-                self._await_leader(arrival, arrival.broker_error)
-            elif arrival.partition_error is not None:
-                self._recover(arrival)
+                case BrokerFailed(error=error):
+                    self._await_leader(arrival, error)
+                case PartitionFailed():
+                    self._recover(arrival)
 
-    def _decode_arrivals(self, arrivals: Sequence[Arrival]) -> Iterator[Delivery]:
+    def _decode_arrivals(self, arrivals: Sequence[RecordsArrived]) -> Iterator[Delivery]:
         for group in _grouped(arrivals, self._source.batch_bytes):
             yield from self._decode_group(group)
 
-    def _decode_group(self, group: Sequence[Arrival]) -> Iterator[Delivery]:
+    def _decode_group(self, group: Sequence[RecordsArrived]) -> Iterator[Delivery]:
         """Yields a group's records: one batch, or more if they unpack to many times their size."""
-        slices: Sequence[Slice] = [a.records for a in group if a.records is not None]
+        slices: Sequence[Slice] = [arrival.records for arrival in group]
         while slices:
             batch, remaining = self._decode_part(slices)
             decoded = group[: len(slices) - len(remaining)]
@@ -200,8 +207,7 @@ class SplitReader:
             if remaining:
                 positions[group[0].progress.index] = remaining[0].start
                 advanced |= batch is not None
-            for arrival in decoded:
-                arrival.release()
+            release(decoded)
             if batch is not None:
                 yield Delivery(batch=batch, positions=tuple(positions.items()))
             del batch  # it is in a segment by now; free it before the next batch is decoded
@@ -245,7 +251,7 @@ class SplitReader:
         log.warning("skipped a damaged batch, its records are lost: %s", error.message)
         self._on_event(events.BatchSkipped(problem=error.message))
 
-    def _record_progress(self, decoded: Sequence[Arrival], advanced: bool) -> None:
+    def _record_progress(self, decoded: Sequence[RecordsArrived], advanced: bool) -> None:
         """Remove the ranges that are done, and move the deadline if a range advanced.
 
         This runs after the yield, because Spark may take its time with a batch.
@@ -253,7 +259,7 @@ class SplitReader:
         for arrival in decoded:
             if arrival.advanced:
                 self._failing.discard(arrival.progress.index)
-            if arrival.next_offset >= arrival.progress.end:
+            if arrival.is_last:
                 self._unfinished.pop(arrival.progress.index, None)
         if advanced:
             self._deadline = time.monotonic() + self._options.poll_timeout_s
@@ -263,11 +269,9 @@ class SplitReader:
             if not self._failing & self._unfinished.keys():
                 self._backoff = RetryPauses(self._options.network)
 
-    def _recover(self, arrival: Arrival) -> None:
+    def _recover(self, arrival: PartitionFailed) -> None:
         """Answer a partition's error: read on, wait for a leader, or raise."""
-        progress, partition, reply = arrival.progress, arrival.partition_error, arrival.reply
-        if partition is None or reply is None:
-            raise RuntimeError("the arrival has no partition error")
+        progress, partition = arrival.progress, arrival.partition
         if partition.diverging is not None:
             recovery.diverged(progress, *partition.diverging, fail=self._fail_on_data_loss)
         elif partition.error == codes.OFFSET_OUT_OF_RANGE:
@@ -277,7 +281,7 @@ class SplitReader:
                 return
         elif not codes.retriable(partition.error, Api.FETCH):
             raise self._refused(progress, partition.error)
-        elif not recovery.follow(progress, partition, reply):
+        elif not recovery.follow(progress, partition, arrival.reply):
             self._await_leader(arrival, self._refused(progress, partition.error))
             return
         self._resume(progress)
@@ -295,7 +299,9 @@ class SplitReader:
         elif progress.index in self._unfinished:
             self._add([progress])
 
-    def _await_leader(self, arrival: Arrival, cause: KfetchError) -> None:
+    def _await_leader(
+        self, arrival: PartitionFailed | BrokerFailed | RangeHandedOn, cause: KfetchError
+    ) -> None:
         """Look for the partition's leader after a back-off: this broker can't be asked for it."""
         progress = arrival.progress
         self._leaders.announce(progress.tp.topic)
@@ -382,12 +388,12 @@ def _size(slices: Sequence[Slice]) -> int:
     return sum(len(slice_.data) for slice_ in slices)
 
 
-def _grouped(arrivals: Sequence[Arrival], bytes_max: int) -> Iterator[list[Arrival]]:
+def _grouped(arrivals: Sequence[RecordsArrived], bytes_max: int) -> Iterator[list[RecordsArrived]]:
     """Yields groups of up to ``bytes_max`` bytes, so that small partitions share an Arrow batch."""
-    group: list[Arrival] = []
+    group: list[RecordsArrived] = []
     group_bytes = 0
     for arrival in arrivals:
-        size = len(arrival.records.data) if arrival.records else 0
+        size = len(arrival.records.data)
         if group and group_bytes + size > bytes_max:
             yield group
             group, group_bytes = [], 0

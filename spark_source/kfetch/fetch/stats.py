@@ -1,12 +1,14 @@
 """What a query's fetch sessions cost: requests, bytes, sessions, records, waits. Pure.
 
-Counted per query, in each Python worker or agent. ``counts`` is the rule of counting,
+Each count is declared once, as a field of ``FetchStats``. Sums, the files of statistics, Prometheus
+and docs/reference/metrics.md follow from the declaration. ``counts`` is the rule of counting,
 ``totals.Totals`` adds up, and ``stats_file`` writes files for the option ``kfetch.statsDirectory``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -25,57 +27,133 @@ from kfetch.fetch.events import (
 from kfetch.session.transitions import SessionEvent
 from kfetch.topic_counts import TopicCounts, added
 
-KINDS = ("undecoded_kinds", "unknown_fields")
-"""Fields that are counts by topic and name."""
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A Prometheus counter. Its name says the unit, as in ``_seconds_total``."""
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The declaration of a count that Prometheus shows."""
+
+    metric: Metric
+    label_values: tuple[str, ...] = ()
+    """Values of the labels behind job and reader. A count by topic has its keys instead."""
+    by_topic: bool = False
+
+
+_READER = ("job_name", "reader")
+
+
+def _count(name: str, meaning: str, zero: float = 0) -> Any:
+    return field(default=zero, metadata={"count": Count(Metric(name, meaning, _READER))})
+
+
+def _part(metric: Metric, label_value: str) -> Any:
+    """Declares one of several counts that share a metric."""
+    return field(default=0, metadata={"count": Count(metric, (label_value,))})
+
+
+def _count_by_topic(name: str, meaning: str, label: str) -> Any:
+    count = Count(Metric(name, meaning, ("job_name", "topic", label)), by_topic=True)
+    return field(default_factory=dict, metadata={"count": count})
+
+
+_REQUESTS = Metric(
+    "kfetch_job_fetch_requests_total",
+    "Fetch requests. A `full` one names all partitions, an `incremental` one changes only.",
+    (*_READER, "type"),
+)
+_REQUEST_BYTES = Metric(
+    "kfetch_job_fetch_request_bytes_total", "Size of the requests.", (*_READER, "type")
+)
+_SESSION_EVENTS = Metric(
+    "kfetch_job_fetch_session_events_total",
+    "Fetch sessions `opened`, `lost` (evicted, or gone with their broker), `refused` (the "
+    "broker's cache was full), `closed`.",
+    (*_READER, "event"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchStats:
-    """Totals since the query's first read in this process. Sizes are bytes on the wire."""
+    """Totals since the query's first read in this process. Sizes are bytes on the wire.
 
-    full_requests: int = 0
-    """Requests that named every partition."""
-    full_request_bytes: int = 0
-    incremental_requests: int = 0
-    """Requests that named only changed partitions."""
-    incremental_request_bytes: int = 0
+    It is wide because it is a table with a row for each count. The names of its fields are the keys
+    in the files of statistics. A field without a metric has a plain default.
+    """
+
+    full_requests: int = _part(_REQUESTS, "full")
+    full_request_bytes: int = _part(_REQUEST_BYTES, "full")
+    incremental_requests: int = _part(_REQUESTS, "incremental")
+    incremental_request_bytes: int = _part(_REQUEST_BYTES, "incremental")
     incremental_partitions: int = 0
     """Partitions that incremental requests named or forgot."""
-    reply_bytes: int = 0
-    other_rack_bytes: int = 0
-    """Bytes of record batches from brokers of another rack, or of an unknown one; 0 without a rack.
-    """
-    wait_s: float = 0.0
-    """Seconds between requests and their replies. Waits for several brokers may overlap."""
-    records: int = 0
-    batches_skipped: int = 0
-    """Damaged record batches that the decoder skipped (kfetch.onCorruptBatch=skip)."""
-    undecoded: int = 0
-    """Records whose key or value could not be decoded. ``records`` includes them."""
-    undecoded_kinds: TopicCounts = field(default_factory=dict)
-    """These records by topic and by reason."""
+    reply_bytes: int = _count("kfetch_job_fetch_response_bytes_total", "Size of the replies.")
+    other_rack_bytes: int = _count(
+        "kfetch_job_fetch_other_rack_bytes_total",
+        "Record batches from brokers of other or unknown racks; 0 without `kafka.client.rack`.",
+    )
+    wait_s: float = _count(
+        "kfetch_job_fetch_wait_seconds_total", "Time between requests and their replies.", 0.0
+    )
+    """Waits for several brokers may overlap."""
+    records: int = _count("kfetch_job_fetch_records_total", "Decoded records.")
+    batches_skipped: int = _count(
+        "kfetch_job_fetch_batches_skipped_total", "Damaged record batches that were skipped."
+    )
+    """The decoder skips them with kfetch.onCorruptBatch=skip."""
+    undecoded: int = _count(
+        "kfetch_job_fetch_undecoded_records_total",
+        "Records whose key or value the source could not decode (`valueFormat`, `keyFormat`).",
+    )
+    """``records`` includes them."""
+    undecoded_kinds: Mapping[str, Mapping[str, int]] = _count_by_topic(
+        "kfetch_job_fetch_undecoded_kinds_total",
+        "These records by topic and by reason, 20 reasons for each topic at most.",
+        "kind",
+    )
     sampled: int = 0
     """Keys and values that were examined for fields that their schema lacks."""
-    unknown_fields: TopicCounts = field(default_factory=dict)
-    """Sampled keys and values with such fields, by topic and by field."""
-    decode_s: float = 0.0
-    starved_s: float = 0.0
-    """Seconds that requests waited for memory (``kfetch.agent.memory``)."""
-    sessions_opened: int = 0
-    sessions_lost: int = 0
-    """Sessions that the broker evicted, or that ended with the broker."""
-    sessions_refused: int = 0
-    """Sessions that a broker with a full session cache refused."""
-    sessions_closed: int = 0
+    unknown_fields: Mapping[str, Mapping[str, int]] = _count_by_topic(
+        "kfetch_job_fetch_unknown_fields_total",
+        "Sampled keys and values with a field that the schema lacks, 20 fields of each topic.",
+        "field",
+    )
+    decode_s: float = _count("kfetch_job_fetch_decode_seconds_total", "Time for decoding.", 0.0)
+    starved_s: float = _count(
+        "kfetch_job_fetch_memory_wait_seconds_total",
+        "Time in which readers waited for agent memory.",
+        0.0,
+    )
+    """Requests wait for it if the agents use all of ``kfetch.agent.memory``."""
+    sessions_opened: int = _part(_SESSION_EVENTS, "opened")
+    sessions_lost: int = _part(_SESSION_EVENTS, "lost")
+    sessions_refused: int = _part(_SESSION_EVENTS, "refused")
+    sessions_closed: int = _part(_SESSION_EVENTS, "closed")
     """Sessions that kfetch closed."""
-    connections_opened: int = 0
+    connections_opened: int = _count(
+        "kfetch_job_fetch_connections_opened_total", "Opened connections to brokers."
+    )
 
     def __add__(self, other: FetchStats) -> FetchStats:
-        sums: dict[str, Any] = {}
-        for name in (f.name for f in fields(self)):
-            one, two = getattr(self, name), getattr(other, name)
-            sums[name] = added(one, two) if name in KINDS else one + two
+        sums = {name: add(getattr(self, name), getattr(other, name)) for name, add in ADD.items()}
         return FetchStats(**sums)
+
+
+COUNTS: Mapping[str, Count] = {
+    one.name: one.metadata["count"] for one in fields(FetchStats) if one.metadata
+}
+"""The declarations by field of FetchStats."""
+ADD: Mapping[str, Callable[[Any, Any], Any]] = {
+    one.name: added if one.default_factory is dict else operator.add for one in fields(FetchStats)
+}
+"""How two values of a field add up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +182,8 @@ _SESSION_COUNTERS = {
 }
 
 
-def counts(event: FetchEvent) -> Mapping[str, float]:
-    """Returns which fields of FetchStats an event raises, and by how much."""
+def counts(event: FetchEvent) -> Mapping[str, Any]:
+    """Returns which fields of FetchStats an event raises, and by which value."""
     match event:
         case Requested(full=True):
             return {"full_requests": 1, "full_request_bytes": event.size}
@@ -131,26 +209,19 @@ def counts(event: FetchEvent) -> Mapping[str, float]:
             return _record_counts(event)
 
 
-def _record_counts(event: Decoded | BatchSkipped | Undecoded | UnknownFields) -> dict[str, float]:
+def _record_counts(
+    event: Decoded | BatchSkipped | Undecoded | UnknownFields,
+) -> dict[str, float | TopicCounts]:
     match event:
         case Decoded():
             return {"records": event.records, "decode_s": event.seconds}
         case BatchSkipped():
             return {"batches_skipped": 1}
-        case Undecoded():
-            return {"undecoded": event.records}
+        case Undecoded(topic=topic, kind=kind, records=records):
+            return {"undecoded": records, "undecoded_kinds": {topic: {kind: records}}}
         case UnknownFields():
-            return {"sampled": event.sampled}
-
-
-def kinds(event: FetchEvent) -> Mapping[str, TopicCounts]:
-    """Returns which counts by topic and name an event raises, and by how much."""
-    match event:
-        case Undecoded():
-            return {"undecoded_kinds": {event.topic: {event.kind: event.records}}}
-        case UnknownFields(fields=names) if names:
-            return {"unknown_fields": {event.topic: names}}
-    return {}
+            topics = {event.topic: event.fields} if event.fields else {}
+            return {"sampled": event.sampled, "unknown_fields": topics}
 
 
 def total(parts: Iterable[FetchStats]) -> FetchStats:

@@ -18,8 +18,15 @@ C = TypeVar("C", bound=TypedColumn)
 FileReader = Callable[[str, str], bytes]
 """Returns the bytes of a file: of its path, and the option that names it."""
 
-FORMATS = ("json", "avro", "protobuf")
-"""The formats by their names in ``valueFormat``. Each one is a folder with a module ``format``."""
+FORMATS = {
+    "json": "kfetch.formats.json",
+    "avro": "kfetch.formats.avro",
+    "protobuf": "kfetch.formats.protobuf",
+}
+"""The folder of each format, by its name in ``valueFormat``. A line here registers a format.
+
+Its module ``options`` has ``COLUMN``, and ``format`` has ``FORMAT``. ``loops`` is compiled.
+"""
 
 
 class Format(Generic[C]):
@@ -66,5 +73,12 @@ class Format(Generic[C]):
 @cache
 def format_of(name: str) -> Format[Any]:
     """Returns a format. The first call imports it."""
-    found: Format[Any] = import_module(f"kfetch.formats.{name}.format").FORMAT
+    found: Format[Any] = import_module(f"{FORMATS[name]}.format").FORMAT
+    return found
+
+
+@cache
+def column_class(name: str) -> type[TypedColumn]:
+    """Returns the class of a format's columns. The first call imports it, and nothing heavy."""
+    found: type[TypedColumn] = import_module(f"{FORMATS[name]}.options").COLUMN
     return found

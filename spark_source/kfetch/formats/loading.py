@@ -10,11 +10,12 @@ import logging
 import os
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 
 from kfetch.compiled import code_cache, machine_code
 from kfetch.compiled.machine_code import Loop
-from kfetch.formats.format import format_of
+from kfetch.formats.format import FORMATS, format_of
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +29,11 @@ _COMPILED = ("cpu", "machine_code", "pointers")
 def sources(name: str) -> tuple[Path, ...]:
     """Returns the files that decide about the machine code of a format."""
     own = ("loops", *format_of(name).loop_modules)
+    folder = Path(import_module(FORMATS[name]).__path__[0])
     return (
         *(_HERE.parent / "compiled" / f"{module}.py" for module in _COMPILED),
         *(_HERE / "columns" / f"{module}.py" for module in _COMMON),
-        *(_HERE / name / f"{module}.py" for module in own),
+        *(folder / f"{module}.py" for module in own),
     )
 
 
@@ -66,7 +68,7 @@ def _linked(name: str) -> Loop:
     parameters = format_of(name).parameters
     cached = code_cache.read_or_make(
         machine_code.name_of(name, sources(name)),
-        lambda: machine_code.object_file(f"kfetch.formats.{name}.loops", parameters),
+        lambda: machine_code.object_file(f"{FORMATS[name]}.loops", parameters),
         os.environ,
     )
     (loop,) = machine_code.link(cached.code, parameters).values()

@@ -33,11 +33,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kfetch import options as parsing
 from kfetch.errors import KfetchError, NotBuilt, OptionError
 from kfetch.model import Split
 from kfetch.offsets import DocumentCache
 from kfetch.options.catalogue import no_effect
+from kfetch.spark import options as parsing
 from kfetch.spark.schema import schema, with_schema
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.position_check import PositionCheck
-from kfetch.watch.watch import Watch
+from kfetch.watch.state import WatchState
 
 _LOST = "lost while an AvailableNow query was reading"
 _ADVICE = "start the query again to read the remaining records"
@@ -29,11 +29,11 @@ class AvailableNowEnds:
         log_ends: Mapping[TopicPartition, Position],
         topic_ids: Mapping[str, UUID],
         lookup: OffsetLookup,
-        watch: Watch,
+        known: WatchState,
     ) -> None:
         self._ends = Offsets(positions=log_ends, topic_ids=topic_ids)
-        self._watch = watch
-        self._check = PositionCheck(lookup, watch, fail=True)
+        self._known = known
+        self._check = PositionCheck(lookup, known, fail=True)
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
         """Return the ends of these partitions, without partitions that are new since.
@@ -41,7 +41,7 @@ class AvailableNowEnds:
         Raises PartitionGone, TopicRecreated, LogTruncated or OffsetBeyondLog for a lost end.
         """
         ends = self._ends.restricted_to(partitions)
-        gone = sorted(str(tp) for tp in ends.positions if not self._watch.exists(tp))
+        gone = sorted(str(tp) for tp in ends.positions if not self._known.exists(tp))
         if gone:
             raise PartitionGone(f"{', '.join(gone)}: {_LOST} them; {_ADVICE}", partitions=gone)
         self._check_epochs(ends)
@@ -61,11 +61,11 @@ class AvailableNowEnds:
             raise _lost(loss) from None
 
     def _has_new_leader(self, tp: TopicPartition, end: Position) -> bool:
-        leader = self._watch.leader(tp)
+        leader = self._known.leader(tp)
         return leader is not None and leader.epoch != end.leader_epoch
 
     def _check_log_end(self, tp: TopicPartition, end: Position) -> None:
-        log_end = self._watch.log_end(tp)
+        log_end = self._known.log_end(tp)
         if log_end is not None:
             loss = find_loss(ReadPosition(tp, *end), LogAnswer(log_end=log_end.offset))
             if loss is not None:

@@ -6,7 +6,7 @@ Pure: sets from offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from uuid import UUID
 
 from kfetch.model import TopicPartition
@@ -38,7 +38,7 @@ class Candidates:
         self._complete_for = start
 
     def take_all(
-        self, watched: Collection[TopicPartition], start: Offsets, topic_ids: Mapping[str, UUID]
+        self, watched: Iterable[TopicPartition], start: Offsets, topic_ids: Mapping[str, UUID]
     ) -> None:
         """Look at every partition. ``topic_ids`` are those of the watch.
 

@@ -78,7 +78,7 @@ class MetadataRefresh:
         A partition that the watch has not seen yet may be hidden, as after a restart. Then this
         method waits until it shows or is gone.
         """
-        watched = set(self._watch.partitions)
+        watched = set(self._watch.state.partitions)
         view = self._look(view, watched)
         while not self._missing.hidden <= watched:
             self._missing.pause()
@@ -98,7 +98,7 @@ class MetadataRefresh:
 
     def refresh_log_ends(self, partitions: list[TopicPartition]) -> None:
         """Look up the log ends of watched partitions again."""
-        leaders = {tp: self._watch.leader(tp) for tp in partitions}
+        leaders = {tp: self._watch.state.leader(tp) for tp in partitions}
         self._watch_from_log_ends(partitions, leaders)
 
     def _growth_check_suffices(self) -> bool:
@@ -110,7 +110,7 @@ class MetadataRefresh:
     def _look(self, view: ClusterView, watched: set[TopicPartition]) -> ClusterView:
         expected = watched.union(self._known.positions)
         return self._missing.look(
-            view, expected, {**self._known.topic_ids, **self._watch.topic_ids}
+            view, expected, {**self._known.topic_ids, **self._watch.state.topic_ids}
         )
 
     def _refresh_metadata(self) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from kfetch import losses
+from kfetch.losses import Absences
 from kfetch.model import NO_TOPIC_ID, ClusterView, TopicPartition
 from kfetch.watch.lookups import OffsetLookup
 
@@ -24,8 +24,7 @@ class MissingPartitions:
 
     def __init__(self, lookup: OffsetLookup) -> None:
         self._lookup = lookup
-        self._since: dict[TopicPartition, float] = {}
-        """Monotonic time of the first look that did not find a partition."""
+        self._absences = Absences()
         self.hidden: frozenset[TopicPartition] = frozenset()
         """Partitions that no broker names, and that may exist still."""
 
@@ -42,11 +41,11 @@ class MissingPartitions:
         """
         now = time.monotonic()
         doubtful = [tp for tp in expected if not view.has(tp, topic_ids)]
-        unsettled = [tp for tp in doubtful if not self._is_gone(tp, now)]
+        unsettled = [tp for tp in doubtful if not self._absences.is_gone(tp, now)]
         view = self._lookup.completed(view, unsettled, topic_ids)
-        missing = [tp for tp in doubtful if self._is_missing(tp, view, topic_ids)]
-        self._since = {tp: self._since.get(tp, now) for tp in missing}
-        self.hidden = frozenset(tp for tp in missing if not self._is_gone(tp, now))
+        missing = {tp for tp in doubtful if self._is_missing(tp, view, topic_ids)}
+        self._absences.note(expected, missing, now)
+        self.hidden = frozenset(tp for tp in missing if not self._absences.is_gone(tp, now))
         return view
 
     def pause(self) -> None:
@@ -62,6 +61,3 @@ class MissingPartitions:
         return (
             topic is None or topic.topic_id == known_id or NO_TOPIC_ID in (topic.topic_id, known_id)
         )
-
-    def _is_gone(self, tp: TopicPartition, now: float) -> bool:
-        return now - self._since.get(tp, float("inf")) >= losses.GONE_AFTER_S

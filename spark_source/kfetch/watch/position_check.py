@@ -13,7 +13,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
 from uuid import UUID
 
 from kfetch import losses
@@ -22,6 +21,7 @@ from kfetch.losses import LogAnswer, ReadPosition, find_loss
 from kfetch.model import NO_EPOCH, NO_TOPIC_ID, ClusterView, Leader, TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.watch.lookups import OffsetLookup
+from kfetch.watch.state import WatchState
 from kfetch.wire.messages import EpochEnd
 
 log = logging.getLogger(__name__)
@@ -29,23 +29,6 @@ log = logging.getLogger(__name__)
 # KAFKA-7703: a log end below one that was seen before may be an old answer, so ask again.
 _STALE_TRIES = 3
 _STALE_PAUSE_S = 0.1
-
-
-class KnownPartitions(Protocol):
-    """The current knowledge of the subscribed partitions, usually the watch."""
-
-    def exists(self, tp: TopicPartition) -> bool:
-        """Return whether the partition exists and is subscribed."""
-
-    def leader(self, tp: TopicPartition) -> Leader | None:
-        """Return the partition's leader, None while it is unknown."""
-
-    def log_start(self, tp: TopicPartition) -> int:
-        """Return the log start offset, -1 while it is unknown."""
-
-    @property
-    def topic_ids(self) -> Mapping[str, UUID]:
-        """The current ids of the topics."""
 
 
 def _log_warning(loss: DataLoss) -> None:
@@ -62,7 +45,7 @@ class PositionCheck:
     def __init__(
         self,
         lookup: OffsetLookup,
-        known: KnownPartitions,
+        known: WatchState,
         *,
         fail: bool,
         on_loss: Callable[[DataLoss], None] = _log_warning,

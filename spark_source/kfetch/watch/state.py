@@ -104,7 +104,8 @@ class WatchState:
         self.refusals: dict[TopicPartition, Refusal] = {}
         """Partitions that their leader refuses since their last good reply."""
 
-    def __contains__(self, tp: TopicPartition) -> bool:
+    def exists(self, tp: TopicPartition) -> bool:
+        """Return whether a partition exists and is subscribed, by the last metadata."""
         return tp in self._watched
 
     @property

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from uuid import UUID
 
 from kfetch import losses
 from kfetch.errors import (
@@ -47,14 +46,17 @@ class Watch:
     """Keeps the log ends of the subscribed partitions current, with one session per broker.
 
     It has many attributes, because one lock guards them: what pollers report, the driver takes.
-    ``WatchState``, ``Poller``, ``BrokerReport`` and ``Backlog`` hold the rest.
+    ``WatchState``, ``Poller``, ``BrokerReport`` and ``Backlog`` hold what needs no lock of its own.
     """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._state = WatchState(
+        self.state = WatchState(
             isolation_level=options.fetch.isolation_level, user=options.network.security.user
         )
+        """Spark's thread reads ``partitions``, ``topic_ids``, leaders and offsets without the lock.
+        Only this thread adds and removes partitions, and each answer is one attribute that a poller
+        replaces as a whole. Everything else needs the lock."""
         self._condition = threading.Condition()
         """The lock, with a notification after every reply and every failure."""
         self._pollers: dict[Broker, Poller] = {}
@@ -82,9 +84,9 @@ class Watch:
         """Apply fresh metadata. Returns the partitions whose log ends ``watch_from`` needs."""
         with self._condition:
             self._broker_failed = False
-            without_log_end = self._state.update_metadata(view, partitions, hidden)
+            without_log_end = self.state.update_metadata(view, partitions, hidden)
             self._start_missing_pollers()
-            leaderless = sorted(self._state.leaderless)
+            leaderless = sorted(self.state.leaderless)
         self._report_leaders(leaderless)
         return without_log_end
 
@@ -105,7 +107,7 @@ class Watch:
         with self._condition:
             for tp, end in log_ends.items():
                 start = log_starts[tp].offset if tp in log_starts else UNKNOWN_OFFSET
-                self._state.watch_from(tp, leaders[tp], end, start)
+                self.state.watch_from(tp, leaders[tp], end, start)
             self._start_missing_pollers()
 
     def take_changed(self) -> set[TopicPartition]:
@@ -116,10 +118,10 @@ class Watch:
         self._report_silence()
         self._report_refusals()
         with self._condition:
-            if self._state.permanent_error is not None:
-                raise self._state.permanent_error
+            if self.state.permanent_error is not None:
+                raise self.state.permanent_error
             self._raise_lasting_failure()
-            changed, self._state.changed = self._state.changed, set()
+            changed, self.state.changed = self.state.changed, set()
             return changed
 
     def _report_silence(self) -> None:
@@ -149,7 +151,7 @@ class Watch:
 
     def _lasting_refusals(self, least_s: float) -> dict[TopicPartition, BrokerError]:
         """Return the errors of partitions that are refused for longer than ``least_s`` seconds."""
-        refusals = self._state.refusals.items()
+        refusals = self.state.refusals.items()
         return {tp: refusal.error for tp, refusal in refusals if refusal.lasted_s > least_s}
 
     def poll_resting(self, timeout_s: float) -> None:
@@ -173,53 +175,19 @@ class Watch:
         with self._condition:
             for poller in self._pollers.values():
                 poller.wake()
-            return self._condition.wait_for(lambda: bool(self._state.changed), timeout_s)
+            return self._condition.wait_for(lambda: bool(self.state.changed), timeout_s)
 
     @property
     def needs_metadata(self) -> bool:
         """Whether a partition has no known leader, or a broker has failed since the metadata."""
         with self._condition:
-            return self._broker_failed or bool(self._state.leaderless)
+            return self._broker_failed or bool(self.state.leaderless)
 
     @property
     def out_of_range(self) -> list[TopicPartition]:
         """Partitions whose log does not reach the known log end."""
         with self._condition:
-            return list(self._state.out_of_range)
-
-    @property
-    def partitions(self) -> list[TopicPartition]:
-        """Every watched partition."""
-        with self._condition:
-            return list(self._state.partitions)
-
-    @property
-    def topic_ids(self) -> Mapping[str, UUID]:
-        """The ids of the watched topics."""
-        return self._state.topic_ids
-
-    # The next five methods read without the lock. Only Spark's thread adds and removes partitions,
-    # and each answer is one attribute that a poller replaces as a whole.
-
-    def exists(self, tp: TopicPartition) -> bool:
-        """Return whether a partition exists, by the last metadata."""
-        return tp in self._state
-
-    def leader(self, tp: TopicPartition) -> Leader | None:
-        """Return the partition's leader, None while it is unknown."""
-        return self._state.leader(tp)
-
-    def log_end(self, tp: TopicPartition) -> Position | None:
-        """Return the log end, None until a new leader has confirmed it."""
-        return self._state.log_end(tp)
-
-    def last_log_end(self, tp: TopicPartition) -> Position:
-        """Return the last known log end, confirmed or not."""
-        return self._state.last_log_end(tp)
-
-    def log_start(self, tp: TopicPartition) -> int:
-        """Return the log start offset, -1 while it is unknown."""
-        return self._state.log_start(tp)
+            return list(self.state.out_of_range)
 
     def stats(self) -> FetchStats:
         """Return the cost of the sessions so far."""
@@ -247,8 +215,8 @@ class Watch:
     def take_position_changes(self, broker: Broker) -> PositionChanges | None:
         """See PartitionRegistry. None ends the poller of a broker that leads no partition."""
         with self._condition:
-            changes = self._state.take_position_changes(broker)
-            if self._state.partition_count(broker):
+            changes = self.state.take_position_changes(broker)
+            if self.state.partition_count(broker):
                 return changes
             poller = self._pollers.pop(broker, None)
             if poller is not None:
@@ -266,7 +234,7 @@ class Watch:
 
     def _backlog_now(self) -> Mapping[str, object] | None:
         with self._condition:
-            return self.backlog.document(self._state.known_log_ends(), time.time())
+            return self.backlog.document(self.state.known_log_ends(), time.time())
 
     def _apply(self, broker: Broker, accepted: AcceptedReply) -> int:
         with self._condition:
@@ -274,7 +242,7 @@ class Watch:
             partitions, now = accepted.partitions, time.monotonic()
             checks_epochs = accepted.reply.version >= CHECKED_EPOCHS_VERSION
             self._warn_of_epochs(checks_epochs)
-            moved = self._state.accept_reply(
+            moved = self.state.accept_reply(
                 broker, partitions, endpoints, now, checks_epochs=checks_epochs
             )
             self._start_missing_pollers()
@@ -290,7 +258,7 @@ class Watch:
     def partition_count(self, broker: Broker) -> int:
         """See PartitionRegistry."""
         with self._condition:
-            return self._state.partition_count(broker)
+            return self.state.partition_count(broker)
 
     def report_failure(self, broker: Broker, cause: KfetchError) -> None:
         """See PartitionRegistry. An unreachable leader may have a successor: metadata tells."""
@@ -309,7 +277,7 @@ class Watch:
 
     def _start_missing_pollers(self) -> None:
         """Start a poller for every broker that leads partitions and has none."""
-        for broker in self._state.brokers():
+        for broker in self.state.brokers():
             if broker not in self._pollers and not self._closed:
                 self._pollers[broker] = Poller(broker, self, self._options)
                 self._start(self._pollers[broker])

@@ -74,7 +74,7 @@ class Cluster:
         """Whether the driver, or this cluster, has reached leaders already."""
         self._recent: tuple[ClusterView, float] | None = None
         """The last metadata, and when it came. A question that failed forgets it."""
-        self._absences = Absences()
+        self._absences = losses.Absences(pause_max_s=losses.GONE_AFTER_S)
 
     def view(self, topics: Iterable[str] | None, deadline: float | None = None) -> ClusterView:
         """Returns fresh metadata of these topics (None: all topics)."""
@@ -263,7 +263,7 @@ class Cluster:
             missing = {tp: value for tp, value in arguments.items() if tp not in answers}
             view, leaders = self._leaders(missing, oldest_epochs, now)
             recent, self._recent = self._recent, None  # after a failure, another try looks anew
-            gone = self._absences.gone(missing, view, time.monotonic())
+            gone = self._gone(missing, view, time.monotonic())
             epochs = {tp: leader.epoch for tp, leader in leaders.items()}
             for broker, of_broker in _by_leader(leaders, missing).items():
                 # One slow broker must not use up the time for retries at the others.
@@ -278,6 +278,12 @@ class Cluster:
             return answers
 
         return now.repeat(action, attempt)
+
+    def _gone(
+        self, partitions: Collection[TopicPartition], view: ClusterView, now: float
+    ) -> set[TopicPartition]:
+        self._absences.note(partitions, {tp for tp in partitions if not view.exists(tp)}, now)
+        return {tp for tp in partitions if self._absences.is_gone(tp, now)}
 
     def _leaders(
         self, partitions: Collection[TopicPartition], oldest_epochs: LeaderEpochs, now: Round
@@ -301,34 +307,6 @@ class Cluster:
             return self.connection(broker, deadline)
         except TlsFailed as cause:
             raise cause if self._leaders_proven else not_retriable(cause) from None
-
-
-class Absences:
-    """Partitions that several brokers did not name, and since when.
-
-    A partition is gone if they did not name it for ``losses.GONE_AFTER_S`` seconds.
-    """
-
-    def __init__(self) -> None:
-        self._looks: dict[TopicPartition, tuple[float, float]] = {}
-        """The first and the last look that did not find a partition (monotonic seconds)."""
-
-    def gone(
-        self, partitions: Collection[TopicPartition], view: ClusterView, now: float
-    ) -> set[TopicPartition]:
-        """Notes which of ``partitions`` a view lacks. Returns those that are gone.
-
-        ``now``: monotonic seconds. Looks that lie further apart than ``GONE_AFTER_S`` do not count
-        together, because the partition may have shown between them.
-        """
-        patience_s = losses.GONE_AFTER_S
-        for tp in partitions:
-            first, last = self._looks.pop(tp, (now, now))
-            if not view.exists(tp):
-                self._looks[tp] = (first if now - last <= patience_s else now), now
-        return {
-            tp for tp in partitions if tp in self._looks and now - self._looks[tp][0] >= patience_s
-        }
 
 
 def _leaders_of(

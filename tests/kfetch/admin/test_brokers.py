@@ -12,7 +12,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from kfetch.admin.brokers import BrokerState, ClusterState, check, cluster_id
 from kfetch.errors import ConnectionLost, OptionError
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from tests.kfetch.wire.little import DESCRIBE_ONLY, LittleKafka
 from tests.kfetch.wire.scripted import ScriptedBroker, Silence
 

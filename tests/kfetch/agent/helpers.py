@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
-from kfetch import options as parsing
 from kfetch.agent.inbox import Inbox
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.fetch.split_reader import SplitReader
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
+from kfetch.spark import options as parsing
 from kfetch.wire.cluster import Cluster
 from tests.kfetch.wire.little import LittleKafka
 

@@ -22,7 +22,8 @@ from kfetch.agent.inbox import Inbox
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.errors import AgentError, ReadStalled
 from kfetch.fetch import fetcher
-from kfetch.fetch.broker_reader import Arrival, BrokerReader
+from kfetch.fetch.arrivals import Arrival, RecordsArrived
+from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.progress import RangeProgress
 from tests.kfetch.agent.helpers import T0, T1, expected, options, part, pending, read, wait_until
 from tests.kfetch.wire.little import LittleKafka
@@ -65,12 +66,17 @@ def test_a_slow_task_holds_up_no_other_task(kafka: LittleKafka, query: SharedQue
     assert [2, 4, 6, 8, 10, 12] == offsets
 
 
-def arrivals_until(inbox: Inbox, end: int) -> list[Arrival]:
+def records_of(inbox: Inbox, deadline: float) -> list[RecordsArrived]:
+    """The next arrivals that have records."""
+    return [a for a in inbox.next(deadline, deadline) if isinstance(a, RecordsArrived)]
+
+
+def arrivals_until(inbox: Inbox, end: int) -> list[RecordsArrived]:
     """The arrivals of a task until its range is done, with their memory released."""
-    arrivals: list[Arrival] = []
+    arrivals: list[RecordsArrived] = []
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline and (not arrivals or arrivals[-1].next_offset < end):
-        arrivals += inbox.next(deadline, deadline)
+        arrivals += records_of(inbox, deadline)
     for arrival in arrivals:
         arrival.release()
     return arrivals
@@ -133,7 +139,7 @@ def test_a_reply_is_delivered_before_the_next_request(
         inbox.add([RangeProgress.of(part(kafka, T0))])
         deadline = time.monotonic() + 5
 
-        assert [2] == [a.next_offset for a in inbox.next(deadline, deadline)]
+        assert [2] == [a.next_offset for a in records_of(inbox, deadline)]
 
 
 def test_a_range_that_waits_for_another_task_does_not_fail(

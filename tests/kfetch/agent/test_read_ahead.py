@@ -12,19 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
 
-from kfetch import options as parsing
 from kfetch.agent.budget import Budget
 from kfetch.agent.inbox import Inbox
 from kfetch.agent.read_ahead import ReadAhead
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.errors import AgentError
-from kfetch.fetch.broker_reader import Arrival, BrokerReader
+from kfetch.fetch.arrivals import RecordsArrived
+from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.split_reader import SplitReader
 from kfetch.model import Broker, OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.records.batch import batches_from, extent
 from kfetch.session.replies import PartitionReply
+from kfetch.spark import options as parsing
 from kfetch.wire.cluster import Cluster
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.log import batch
@@ -149,7 +150,7 @@ def test_a_failure_returns_the_memory(
     """If a range fails on cached records, for want of memory say, no byte stays in use."""
     offsets(kafka, query, 0, 3)
 
-    def fails(*_: object) -> Arrival:
+    def fails(*_: object) -> RecordsArrived:
         raise MemoryError
 
     with monkeypatch.context() as patch:

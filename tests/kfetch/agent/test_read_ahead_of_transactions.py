@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from kfetch.agent.budget import Budget
 from kfetch.agent.read_ahead import ReadAhead
 from kfetch.decoding import decode
-from kfetch.fetch.broker_reader import Arrival, BrokerReader
+from kfetch.fetch.arrivals import RecordsArrived
+from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.records.format import CONTROL, TRANSACTIONAL
 from kfetch.session.replies import PartitionReply
 from tests.examples import examples
@@ -113,7 +114,7 @@ def test_every_committed_record_once(random: Random, skip: bool) -> None:
     at = 0
     while at < log.end:
         current = progress(at, min(log.end, at + random.randint(1, 6)))
-        arrivals: list[Arrival] = []
+        arrivals: list[RecordsArrived] = []
         if (cached := read_ahead.take(current)) is not None:
             arrivals.append(reader.accept_records(current, cached[0]))
             cached[1].release()
@@ -121,7 +122,7 @@ def test_every_committed_record_once(random: Random, skip: bool) -> None:
             arrivals.append(reader.accept_records(current, log.fetch(current.offset)))
 
             assert arrivals[-1].advanced
-        batches = [decode([a.records]) for a in arrivals if a.records is not None]
+        batches = [decode([a.records]) for a in arrivals]
         offsets += [at for arrow in batches if arrow for at in arrow["offset"].to_pylist()]
         at = current.range.end
     read_ahead.close()

@@ -15,7 +15,6 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from kfetch import decoding
-from kfetch import options as parsing
 from kfetch._version import __version__
 from kfetch.agent import broker_thread, client, segment_pool, server, shared_query
 from kfetch.agent.budget import Budget
@@ -31,6 +30,7 @@ from kfetch.errors import AgentError, ReadStalled
 from kfetch.fetch.stats_file import read_stats
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
+from kfetch.spark import options as parsing
 from tests.kfetch.agent.helpers import expected, part, wait_until
 from tests.kfetch.records.batch_builder import batch, record
 from tests.kfetch.wire.little import LittleKafka

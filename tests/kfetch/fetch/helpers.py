@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kfetch import options as parsing
 from kfetch.fetch.inline import Query
 from kfetch.model import OffsetRange, TopicPartition
+from kfetch.spark import options as parsing
 from tests.kfetch.wire.little import LittleKafka
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 from kafka.protocol.consumer import FetchRequest
 
-from kfetch.fetch.broker_reader import BrokerReader, Move
+from kfetch.fetch.arrivals import Arrival, RangeHandedOn
+from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
@@ -78,7 +79,7 @@ def test_only_a_range_that_asks_moves() -> None:
         fetcher.close()
 
     assert [[asks], [stays]] == [[arrival.progress for arrival in reply] for reply in arrivals]
-    assert [Move(follower_id=2), None] == [reply[0].move for reply in arrivals]
+    assert [2, None] == [_follower(reply[0]) for reply in arrivals]
     assert ["r2", "", ""] == kafka.racks(1)
 
 
@@ -100,10 +101,10 @@ def test_a_full_reply_that_omits_a_partition_is_no_answer() -> None:
             reader.add(progress)
         for _ in range(2):
             reader.send(time.monotonic() + 10)
-            moves += [(a.progress, a.move) for a in reader.receive(time.monotonic() + 10)]
+            moves += [(a.progress, _follower(a)) for a in reader.receive(time.monotonic() + 10)]
         fetcher.close()
 
-    assert [(first, None), (second, Move(follower_id=2))] == moves
+    assert [(first, None), (second, 2)] == moves
 
 
 @pytest.mark.parametrize("change", ["created again", "cut"])
@@ -134,6 +135,11 @@ def test_a_late_reply_is_for_the_records_of_then(kafka: LittleKafka, change: str
     (arrival,) = arrivals
     assert arrival.records
     assert b"new" in bytes(arrival.records.data)
+
+
+def _follower(arrival: Arrival) -> int | None:
+    """The follower that the leader names; None if it does not."""
+    return arrival.follower_id if isinstance(arrival, RangeHandedOn) else None
 
 
 def _progress(kafka: LittleKafka, tp: TopicPartition, start: int = 0) -> RangeProgress:

@@ -6,14 +6,13 @@ import pytest
 
 from kfetch.errors import BrokerError, ConnectionLost
 from kfetch.fetch import read_replicas
-from kfetch.fetch.broker_reader import Arrival, Move
+from kfetch.fetch.arrivals import RangeHandedOn
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.replica_moves import ReplicaMoves
 from kfetch.model import NO_TOPIC_ID, Broker, ClusterView, OffsetRange, TopicPartition
 
 LEADER, FOLLOWER = (Broker(node_id=n, host="h", port=n) for n in (1, 2))
-TO_FOLLOWER = Move(follower_id=FOLLOWER.node_id)
 VIEW = ClusterView(brokers={1: LEADER, 2: FOLLOWER}, topics={})
 
 
@@ -34,18 +33,20 @@ class Metadata:
         return VIEW
 
 
-def arrival(partition: int) -> Arrival:
+def handed_on(partition: int, *, forced: bool = False) -> RangeHandedOn:
     """A range whose leader names a follower."""
     tp = TopicPartition("t", partition)
     item = OffsetRange(tp=tp, topic_id=NO_TOPIC_ID, start=0, end=9, leader_epoch=0, leader=LEADER)
-    return Arrival(progress=RangeProgress.of(item))
+    return RangeHandedOn(
+        progress=RangeProgress.of(item), follower_id=FOLLOWER.node_id, forced=forced
+    )
 
 
-def moved(moves: ReplicaMoves, count: int, move: Move = TO_FOLLOWER) -> list[Broker]:
+def moved(moves: ReplicaMoves, count: int) -> list[Broker]:
     """The brokers of ranges after each of them was redirected."""
-    arrivals = [arrival(partition) for partition in range(count)]
+    arrivals = [handed_on(partition) for partition in range(count)]
     for one in arrivals:
-        moves.follow(one, move, float("inf"))
+        moves.follow(one, float("inf"))
     moves.place([one.progress for one in arrivals])
     return [one.progress.broker for one in arrivals]
 
@@ -64,9 +65,8 @@ def test_a_failure_counts_for_all_ranges(error: Exception) -> None:
 def test_a_failure_is_an_error_if_the_leader_sends_nothing() -> None:
     """Each range that its leader redirects unasked gets the error, the remembered one too."""
     moves = ReplicaMoves(ReadReplicas("r"), Metadata(ConnectionLost("no answer")))
-    forced = Move(follower_id=FOLLOWER.node_id, forced=True)
 
-    assert all(moves.follow(arrival(n), forced, float("inf")) for n in range(3))
+    assert all(moves.follow(handed_on(n, forced=True), float("inf")) for n in range(3))
 
 
 def test_a_failure_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

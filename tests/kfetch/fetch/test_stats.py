@@ -8,7 +8,7 @@ import pytest
 
 from kfetch.fetch import events
 from kfetch.fetch.events import FetchEvent
-from kfetch.fetch.stats import FetchStats, counts, kinds, total
+from kfetch.fetch.stats import FetchStats, counts, total
 from kfetch.model import Broker
 from kfetch.session.transitions import SessionEvent
 
@@ -53,30 +53,28 @@ COUNTED: list[tuple[FetchEvent, FetchStats]] = [
         FetchStats(records=10, decode_s=0.001),
     ),
     (events.BatchSkipped(problem="its CRC does not match"), FetchStats(batches_skipped=1)),
-    (events.Undecoded(topic="t", kind="k", records=3), FetchStats(undecoded=3)),
-    (events.UnknownFields(topic="t", fields={"a": 1}, sampled=9), FetchStats(sampled=9)),
+    (
+        events.Undecoded(topic="t", kind="k", records=3),
+        FetchStats(undecoded=3, undecoded_kinds={"t": {"k": 3}}),
+    ),
+    (
+        events.UnknownFields(topic="t", fields={"a": 1}, sampled=9),
+        FetchStats(sampled=9, unknown_fields={"t": {"a": 1}}),
+    ),
+    (events.UnknownFields(topic="t", fields={}, sampled=9), FetchStats(sampled=9)),
     (events.WaitedForMemory(broker=BROKER, seconds=1.5), FetchStats(starved_s=1.5)),
 ]
 
 
 @pytest.mark.parametrize(("event", "counted"), COUNTED)
 def test_the_counters_of_an_event(event: FetchEvent, counted: FetchStats) -> None:
-    """An event raises its own counters and no others."""
+    """An event raises its own counters and no others. Without unknown fields it adds no topic."""
     assert counted == FetchStats(**counts(event))
 
 
 def test_every_event_is_counted() -> None:
     """The table above has every kind of event."""
     assert {*get_args(FetchEvent)} == {type(event) for event, _ in COUNTED}
-
-
-def test_kinds_of_an_event() -> None:
-    """They are counted by topic and name. A sample without unknown fields adds no topic."""
-    undecoded = events.Undecoded(topic="t", kind="k", records=3)
-    assert {"undecoded_kinds": {"t": {"k": 3}}} == kinds(undecoded)
-    sample = events.UnknownFields(topic="t", fields={"a": 1}, sampled=9)
-    assert {"unknown_fields": {"t": {"a": 1}}} == kinds(sample)
-    assert {} == kinds(events.UnknownFields(topic="t", fields={}, sampled=9))
 
 
 def test_the_total_of_several_brokers() -> None:

@@ -35,6 +35,23 @@ def test_stats_of_all_workers(tmp_path: Path) -> None:
     assert FetchStats(records=4, reply_bytes=6) == read_stats(tmp_path)
 
 
+def test_stats_of_an_earlier_release(tmp_path: Path) -> None:
+    """An earlier release's file is read. Its keys and zeros are still those that kfetch writes."""
+    zeros = (
+        '{"full_requests": 0, "full_request_bytes": 0, "incremental_requests": 0, '
+        '"incremental_request_bytes": 0, "incremental_partitions": 0, "reply_bytes": 0, '
+        '"other_rack_bytes": 0, "wait_s": 0.0, "records": 0, "batches_skipped": 0, "undecoded": 0, '
+        '"undecoded_kinds": {}, "sampled": 0, "unknown_fields": {}, "decode_s": 0.0, '
+        '"starved_s": 0.0, "sessions_opened": 0, "sessions_lost": 0, "sessions_refused": 0, '
+        '"sessions_closed": 0, "connections_opened": 0}'
+    )
+    (tmp_path / "q-1.json").write_text(zeros.replace('"records": 0', '"records": 7'))
+    assert FetchStats(records=7) == read_stats(tmp_path)
+    write_stats(str(tmp_path / "new"), "q", FetchStats())
+    (path,) = (tmp_path / "new").iterdir()
+    assert zeros == path.read_text()
+
+
 def test_stats_make_their_directory(tmp_path: Path) -> None:
     """The first process that writes creates the directory."""
     write_stats(str(tmp_path / "new" / "one"), "q", FetchStats(records=1))

@@ -12,8 +12,8 @@ from kfetch.formats import dead_letters
 from kfetch.formats.dead_letters import UNEXAMINED, Misfits
 from kfetch.formats.places import places
 from kfetch.model import TopicPartition
-from kfetch.options import parse
 from kfetch.records import Memory, Slice
+from kfetch.spark.options import parse
 from tests.kfetch.fetch.helpers import T0, T1, part, query
 from tests.kfetch.formats.columns.test_raw_copies import Counted
 from tests.kfetch.records.batch_builder import batch, make_slice, record

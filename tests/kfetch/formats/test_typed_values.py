@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from kfetch.formats import loading, typed_values
-from kfetch.options import AvroColumn, JsonColumn
+from kfetch.formats.avro.options import AvroColumn
+from kfetch.formats.json.options import JsonColumn
 from tests.kfetch.fetch.helpers import T0, T1, part, query
 from tests.kfetch.wire.little import LittleKafka
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kfetch.options import parse
 from kfetch.options.sasl import SaslOptions
+from kfetch.spark.options import parse
 
 REQUIRED = {
     "kafka.bootstrap.servers": "h:1",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import OptionError
-from kfetch.options import parse
+from kfetch.spark.options import parse
 
 _ports = st.integers(1, 65535)
 _names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?(\.[a-z]{1,5}){0,2}", fullmatch=True)

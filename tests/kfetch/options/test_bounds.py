@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.model import TopicPartition
-from kfetch.options import EARLIEST, LATEST, Ago, Bound, Place, parse
+from kfetch.options import EARLIEST, LATEST, Ago, Bound, Place
 from kfetch.options.catalogue import no_effect
+from kfetch.spark.options import parse
 from tests.kfetch.options.test_parsing import REQUIRED
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options import parse
 from kfetch.options.catalogue import OPTIONS, Treatment, lookup
+from kfetch.spark.options import parse
 from tests.examples import examples
 from tests.kfetch.options.test_parsing import BUILT, REQUIRED
 

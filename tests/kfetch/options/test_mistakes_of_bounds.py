@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from tests.kfetch.options.test_mistakes import with_changes
 
 JSON_TIMES = (

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from kfetch.model import TopicPartition
-from kfetch.options import Ago, Bound, SourceOptions, Subscription, parse, registry, sasl
+from kfetch.options import Ago, Bound, SourceOptions, Subscription, registry, sasl
 from kfetch.options.catalogue import OPTIONS, Treatment, lookup
 from kfetch.options.columns import Column
+from kfetch.spark.options import parse
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 # ConsumerConfig of kafka-clients 4.3.1; those of sasl.* and ssl.* are families of their own.

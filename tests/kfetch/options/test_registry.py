@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kfetch.errors import OptionError
-from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, parse
+from kfetch.formats.avro.options import AvroColumn
+from kfetch.formats.json.options import JsonColumn
+from kfetch.formats.protobuf.options import ProtobufColumn
 from kfetch.options.registry import RegistryColumn, RegistryOptions
 from kfetch.options.secret import Secret
 from kfetch.options.tls import Store, TlsOptions
+from kfetch.spark.options import parse
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 AVRO = {"Format": "avro", "Registry": "http://r:8081"}

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kfetch.options import parse
 from kfetch.options.catalogue import lookup
 from kfetch.options.oauth import (
     ClientCredentials,
@@ -20,6 +19,7 @@ from kfetch.options.oauth import (
 from kfetch.options.sasl import AwsLogin, KerberosLogin, PasswordLogin, SaslOptions
 from kfetch.options.secret import Secret
 from kfetch.options.tls import Store, TlsOptions
+from kfetch.spark.options import parse
 from tests.kfetch.options.sasl_texts import (
     HANDLER,
     JAAS,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options import parse
 from kfetch.options.catalogue import OPTIONS, Treatment
+from kfetch.spark.options import parse
 from tests.kfetch.options.sasl_texts import (
     HANDLER,
     JAAS,

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfetch.errors import OptionError
-from kfetch.options import parse
 from kfetch.options.catalogue import OPTIONS, Treatment, lookup
 from kfetch.options.ciphers import TLS_1_3_SUITES, openssl_name
 from kfetch.options.secret import Secret
 from kfetch.options.tls import Store, TlsOptions
+from kfetch.spark.options import parse
 
 REQUIRED = {
     "kafka.bootstrap.servers": "h:9093",

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options import AvroColumn, JsonColumn, ProtobufColumn, parse
+from kfetch.formats.avro.options import AvroColumn
+from kfetch.formats.json.options import JsonColumn
+from kfetch.formats.protobuf.options import ProtobufColumn
 from kfetch.options.columns import Column
+from kfetch.spark.options import parse
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 JSON = {"Format": "json", "Schema": "id BIGINT"}

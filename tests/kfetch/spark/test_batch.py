@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 from kfetch.errors import OptionError, RecordsExpired
 from kfetch.fetch import inline
 from kfetch.model import TopicPartition
-from kfetch.options import parse
 from kfetch.spark.batch import KfetchReader, NarrowingReader, batch_reader, conditions
+from kfetch.spark.options import parse
 from kfetch.spark.source import KfetchDataSource
 from kfetch.watch.narrowing import Condition, Operator
 from tests.kfetch.wire.little import LittleKafka

@@ -26,7 +26,8 @@ from kfetch.errors import NotBuilt, OptionError
 from kfetch.fetch.record_columns import record_columns
 from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.columns.struct_column import arrow_type
-from kfetch.options import SourceOptions, parse
+from kfetch.options import SourceOptions
+from kfetch.spark.options import parse
 from kfetch.spark.schema import schema, with_schema
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}

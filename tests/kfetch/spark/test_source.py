@@ -26,7 +26,7 @@ from kfetch import records
 from kfetch.errors import OptionError
 from kfetch.fetch import inline
 from kfetch.model import Broker, OffsetRange, Split, TopicPartition
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.spark.schema import schema
 from kfetch.spark.source import KfetchDataSource, KfetchSplit, KfetchStreamReader
 from tests.kfetch.wire.little import LittleKafka

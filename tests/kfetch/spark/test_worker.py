@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfetch import options as parsing
+from kfetch.spark import options as parsing
 from kfetch.spark.worker import with_executors_rack
 
 

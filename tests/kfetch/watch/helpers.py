@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kfetch import options as parsing
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets, from_json
+from kfetch.spark import options as parsing
 from kfetch.watch.driver import Driver
 from kfetch.watch.poller import Poller
 from kfetch.watch.watch import Watch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kfetch import options as parsing
 from kfetch.model import TopicPartition
+from kfetch.spark import options as parsing
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.watch import Watch
 from tests.kfetch.wire.little import LittleKafka

@@ -15,7 +15,7 @@ from kfetch.errors import (
     RecordsExpired,
 )
 from kfetch.model import Split, TopicPartition
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.narrowing import Condition, Operator

@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from kfetch import losses
 from kfetch.errors import DataLoss, NoSuchPartition, PartitionGone
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.driver import Driver
 from kfetch.watch.lookups import OffsetLookup

@@ -12,7 +12,8 @@ from kafka.protocol.consumer import OffsetCommitRequest
 
 from kfetch.model import TopicPartition
 from kfetch.offsets import Position
-from kfetch.options import SourceOptions, parse
+from kfetch.options import SourceOptions
+from kfetch.spark.options import parse
 from kfetch.watch import group_commits
 from kfetch.watch.group_commits import GroupCommits
 from kfetch.wire import groups

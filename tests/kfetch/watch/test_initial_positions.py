@@ -13,7 +13,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kfetch.errors import ConnectionLost, NoSuchPartition, OptionError
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets, Position
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.watch import lookups
 from kfetch.watch.driver import Driver
 from kfetch.wire import cluster, retry, servers

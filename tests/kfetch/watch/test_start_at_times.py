@@ -12,7 +12,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from kfetch.errors import OptionError
 from kfetch.model import TopicPartition
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.watch import initial_positions
 from kfetch.watch.driver import Driver
 from kfetch.watch.initial_positions import bound_positions

@@ -302,7 +302,7 @@ def test_partitions_come_and_go(state: WatchState) -> None:
     state.update_metadata(view(led), [])
 
     assert {T0: None} == state.take_position_changes(ONE)
-    assert (False, {T0}) == (T0 in state, state.changed)
+    assert (False, {T0}) == (state.exists(T0), state.changed)
     assert {} == state.topic_ids
 
 
@@ -310,7 +310,7 @@ def test_a_recreated_topic_needs_new_log_ends(state: WatchState) -> None:
     """With another topic id the partition leaves its session and waits for a log end."""
     led = Leader(broker=ONE, epoch=0)
     assert [T0] == metadata_update(state, view(led, topic_id=NEW_ID))
-    assert T0 not in state
+    assert not state.exists(T0)
 
     state.watch_from(T0, led, Position(2, 0), 0)
 

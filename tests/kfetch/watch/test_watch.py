@@ -38,7 +38,7 @@ def test_appends_move_the_log_end(kafka: LittleKafka, watched: Any) -> None:
     query = watched()
     for number in range(5):
         kafka.log(T0).append(b"%d" % number)
-        query.until(lambda n=number: query.watch.log_end(T0) == Position(4 + n, 0))
+        query.until(lambda n=number: query.watch.state.log_end(T0) == Position(4 + n, 0))
 
     assert T0 in query.changed
     assert [(0, 0, 1)] == [f for f in fetches(kafka) if f[1] == 0]
@@ -61,9 +61,9 @@ def test_after_a_change_a_session_rests_until_planning(
     for end in (5, 6, 7):
         before = len(fetches(kafka))
         kafka.log(T0).append(b"not asked for yet")
-        assert query.watch.log_end(T0) == Position(end - 1, 0)
+        assert query.watch.state.log_end(T0) == Position(end - 1, 0)
         query.watch.poll_resting(PATIENCE_S)
-        assert query.watch.log_end(T0) == Position(end, 0)
+        assert query.watch.state.log_end(T0) == Position(end, 0)
         until_true(lambda: session.resting)
         assert before + 1 == len(fetches(kafka))
 
@@ -98,9 +98,9 @@ def test_a_moved_leader_is_followed(kafka: LittleKafka, watched: Any) -> None:
         kafka.log(T0).append(b"d")
         end = kafka.log(T0).end
         query.until(
-            lambda end=end, n=node: query.watch.log_end(T0) == Position(end, kafka.log(T0).epoch)
+            lambda end=end: query.watch.state.log_end(T0) == Position(end, kafka.log(T0).epoch)
         )
-        assert node == query.watch.leader(T0).broker.node_id
+        assert node == query.watch.state.leader(T0).broker.node_id
 
     assert not query.watch.needs_metadata
 
@@ -113,9 +113,9 @@ def test_without_hints_metadata_helps(kafka: LittleKafka, watched: Any) -> None:
     query.until(lambda: query.watch.needs_metadata)
     polls = len(fetches(kafka))
     query.refresh_metadata()
-    query.until(lambda: query.watch.log_end(T0) is not None)
+    query.until(lambda: query.watch.state.log_end(T0) is not None)
 
-    assert 2 == query.watch.leader(T0).broker.node_id
+    assert 2 == query.watch.state.leader(T0).broker.node_id
     assert len(fetches(kafka)) < polls + 10
 
 
@@ -159,7 +159,7 @@ def test_an_eviction_is_routine(kafka: LittleKafka, watched: Any) -> None:
     query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
     kafka.evict()
     kafka.log(T0).append(b"d")
-    query.until(lambda: query.watch.log_end(T0) == Position(4, 0))
+    query.until(lambda: query.watch.state.log_end(T0) == Position(4, 0))
 
     assert 2 == len([f for f in fetches(kafka) if f[1] == 0])
     query.until(lambda: query.watch.stats().sessions_lost == 2)  # one of each broker
@@ -177,7 +177,7 @@ def test_a_refused_session_goes_on_without(kafka: LittleKafka, watched: Any) -> 
     kafka.nodes[1].always(FetchRequest, full)
     query = watched()
     kafka.log(T0).append(b"d")
-    query.until(lambda: query.watch.log_end(T0) == Position(4, 0))
+    query.until(lambda: query.watch.state.log_end(T0) == Position(4, 0))
     query.until(lambda: len(fetches(kafka)) > 8)
 
     assert {0} == {session for session, _, _ in fetches(kafka)}
@@ -253,11 +253,11 @@ def test_last_stable_offsets(kafka: LittleKafka, watched: Any) -> None:
         {tp: Position(2, 0) for tp in new}, {tp: view.leader(tp) for tp in new}, {}
     )
     deadline = time.monotonic() + PATIENCE_S
-    while committed.log_start(T0) < 0 and time.monotonic() < deadline:
+    while committed.state.log_start(T0) < 0 and time.monotonic() < deadline:
         committed.wait_for_change(0.01)
     committed.close()
     lookup.close()
 
     asked = [r for r in kafka.nodes[1].asked(FetchRequest)[before:] if r.isolation_level == 1]
     assert {2} == {p.fetch_offset for r in asked for t in r.topics for p in t.partitions}
-    assert Position(2, 0) == committed.log_end(T0)
+    assert Position(2, 0) == committed.state.log_end(T0)

@@ -28,12 +28,12 @@ def test_one_broker_down(kafka: LittleKafka, watched: Any) -> None:
     kafka.nodes[1].stop()
     query.until(lambda: query.watch.needs_metadata)
     kafka.log(T1).append(b"y")
-    query.until(lambda: query.watch.log_end(T1) == Position(2, 0))
-    assert Position(3, 0) == query.watch.log_end(T0)
+    query.until(lambda: query.watch.state.log_end(T1) == Position(2, 0))
+    assert Position(3, 0) == query.watch.state.log_end(T0)
 
     kafka.log(T0).append(b"d")
     kafka.nodes[1].start()
-    query.until(lambda: query.watch.log_end(T0) == Position(4, 0))
+    query.until(lambda: query.watch.state.log_end(T0) == Position(4, 0))
 
 
 def test_a_leader_that_stays_away_is_an_error(kafka: LittleKafka, watched: Any) -> None:
@@ -111,7 +111,7 @@ def test_a_partition_that_its_leader_refuses_for_a_while(
     query.until(named)
     kafka.errors[T0] = []
     query.until(lambda: not named())
-    assert Position(3, 0) == query.watch.log_end(T0)
+    assert Position(3, 0) == query.watch.state.log_end(T0)
 
 
 def test_a_bug_is_not_silent(
@@ -142,4 +142,4 @@ def test_a_later_hint_replaces_the_first_cause(
     assert ["SASL"] == [cause.where.get("listener") for cause in causes]
     kafka.nodes[1].always(FetchRequest, kafka._of_node(1, kafka._fetch))
     kafka.log(T0).append(b"after")
-    query.until(lambda: query.watch.log_end(T0) == Position(4, 0))
+    query.until(lambda: query.watch.state.log_end(T0) == Position(4, 0))

@@ -13,7 +13,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from kfetch.errors import ConnectionLost, WrongListener
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.wire import addresses
 from kfetch.wire.addresses import connect
 from kfetch.wire.cluster import Cluster

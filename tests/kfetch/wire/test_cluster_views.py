@@ -7,19 +7,17 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from kfetch import losses
 from kfetch.errors import BrokerError, ConnectionLost, WrongListener
-from kfetch.model import NO_TOPIC_ID, ClusterView, Topic, TopicPartition
+from kfetch.model import TopicPartition
 from kfetch.wire import cluster as wire_cluster
 from kfetch.wire import retry
 from kfetch.wire import servers as wire_servers
-from kfetch.wire.cluster import Absences, Cluster
+from kfetch.wire.cluster import Cluster
 from tests.kfetch.wire.helpers import OPTIONS, SHORT_S, T0, T1, Clock, soon
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close
@@ -175,23 +173,3 @@ def test_a_partition_without_a_leader_is_not_gone(
     kafka.elect(T0, None)
     with pytest.raises(BrokerError, match="t-0 has no leader that answers"):
         cluster.epoch_ends({T0: 0}, soon(1))
-
-
-@given(st.lists(st.tuples(st.floats(0.01, 25), st.booleans()), min_size=1))
-def test_absences(looks: list[tuple[float, bool]]) -> None:
-    """A partition is gone if all looks of ten seconds missed it, without a longer pause."""
-    shown = ClusterView(
-        brokers={},
-        topics={"t": Topic(name="t", topic_id=NO_TOPIC_ID, internal=False, leaders={0: None})},
-    )
-    hidden = ClusterView(brokers={}, topics={})
-    absences, now, since, last = Absences(), 0.0, None, 0.0
-    for pause, shows in looks:
-        now += pause
-        if since is None or now - last > losses.GONE_AFTER_S:
-            since = now
-        since = None if shows else since
-        last = now
-        expected = {T0} if since is not None and now - since >= losses.GONE_AFTER_S else set()
-
-        assert expected == absences.gone([T0], shown if shows else hidden, now)

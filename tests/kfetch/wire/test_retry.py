@@ -15,7 +15,8 @@ from kfetch.errors import (
     WireError,
     WrongListener,
 )
-from kfetch.options import NetworkOptions, parse
+from kfetch.options import NetworkOptions
+from kfetch.spark.options import parse
 from kfetch.wire.retry import PacedRepair, Retries, RetryPauses, Round, clearer, may_retry
 from tests.kfetch.wire.helpers import OPTIONS, Clock
 

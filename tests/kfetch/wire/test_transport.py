@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kfetch.errors import ConnectionLost
-from kfetch.options import parse
+from kfetch.spark.options import parse
 from kfetch.wire import transport
 from kfetch.wire.transport import open_stream
 

@@ -20,7 +20,7 @@ from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.metrics.table import METRICS
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.run.broker_report import broker_report_path
+from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch.admin.cli.test_text import QUERY, STATUS
@@ -69,9 +69,9 @@ def _begin(loaded: Project) -> None:
             )
         )
         store.begin("clicks", running, now - 5)
-    told = {"at": now, "batch": 4, "lag": 5, "lag_s": 2.5, "query": QUERY.stream}
     (loaded.storage / "clicks").mkdir(parents=True, exist_ok=True)
-    (loaded.storage / "clicks" / "pulse.json").write_text(json.dumps(told))
+    pulse = Pulse(at=now, batch=4, lag=5, lag_s=2.5, query=QUERY.stream)
+    write_pulse(loaded.storage / "clicks", pulse)
 
 
 def test_every_metric_is_told(
@@ -100,7 +100,7 @@ def test_every_metric_is_told(
         ),
     )
     DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
-    progress.append_batch(loaded.storage / "clicks" / "progress.jsonl", BATCH)
+    progress.append_batch(loaded.storage / "clicks", BATCH)
     answers.append(STATUS)
     report = broker_report_path(loaded.storage / "clicks", "source")
     report.parent.mkdir()

@@ -16,7 +16,7 @@ from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.checkpoints.backup import OffsetRange
 from kfetch_jobs.errors import RecordsLost
 from kfetch_jobs.offsets import execution, undo
-from kfetch_jobs.run.check_replay import check_replay
+from kfetch_jobs.run.start_checks import check_replay
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, committed, files, job, offset, planned
 from tests.kfetch_jobs.commands import Command

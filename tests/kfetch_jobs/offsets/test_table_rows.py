@@ -159,7 +159,7 @@ def test_a_replay_forgets_the_dead_letters_that_it_deleted(
     done = Batch(batch=6, started="", finished=1.0, rows=8, seconds=1.0, end=8, latest=10)
     progress = Path("data/clicks/progress.jsonl")
     for batch in (done, replace(done, batch=7, rows=2, end=10)):
-        append_batch(progress, batch)
+        append_batch(progress.parent, batch)
     asked("replay", "--shift-by=-2", "--topic", "clicks:0", "--execute")
 
     assert 7 == undone_from(progress.read_text().splitlines(keepends=True)[-1])

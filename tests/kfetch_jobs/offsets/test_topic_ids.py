@@ -21,8 +21,8 @@ from kfetch_jobs.checkpoints.origin import note_origin, noted_topic_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import RecordsLost
 from kfetch_jobs.offsets import execution, undo
-from kfetch_jobs.run.check_replay import check_replay
 from kfetch_jobs.run.query_recorder import QueryRecorder
+from kfetch_jobs.run.start_checks import check_replay
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, committed, files, job, offset, planned
 from tests.kfetch_jobs.offsets.test_table_rows import Tables, rows, target

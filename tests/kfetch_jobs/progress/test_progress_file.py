@@ -43,16 +43,16 @@ def test_progress_of_another_micro_batch_proves_nothing() -> None:
 def test_the_last_line_of_progress(tmp_path: Path) -> None:
     """The end of a long file is enough, also behind a line that a kill has cut off."""
     path = tmp_path / "progress.jsonl"
-    assert last_batch(path) is None
+    assert last_batch(tmp_path) is None
     for _ in range(50):
-        append_batch(path, IDLE)
-    append_batch(path, DONE)
-    assert DONE == last_batch(path)
+        append_batch(tmp_path, IDLE)
+    append_batch(tmp_path, DONE)
+    assert DONE == last_batch(tmp_path)
     with path.open("a") as file:
         file.write('{"batch": 4, "st')
-    assert DONE == last_batch(path)
+    assert DONE == last_batch(tmp_path)
     path.rename(tmp_path / "progress.1.jsonl")
-    assert DONE == last_batch(path)
+    assert DONE == last_batch(tmp_path)
 
 
 def test_a_replay_forgets_what_it_deleted(tmp_path: Path) -> None:
@@ -61,37 +61,37 @@ def test_a_replay_forgets_what_it_deleted(tmp_path: Path) -> None:
     path = tmp_path / "progress.jsonl"
 
     def replayed(end: int) -> int | None:
-        append_replayed(path, end)
+        append_replayed(tmp_path, end)
         return undone_from(path.read_text().splitlines(keepends=True)[-1])
 
     for number in range(10):
-        append_batch(path, replace(IDLE, batch=number, end=100 * (number + 1)))
+        append_batch(tmp_path, replace(IDLE, batch=number, end=100 * (number + 1)))
     assert (None, 5) == (replayed(1000), replayed(500))
     for number in (11, 12):  # batch 10 is the replay
-        append_batch(path, replace(IDLE, batch=number, end=100 * (number - 5)))
+        append_batch(tmp_path, replace(IDLE, batch=number, end=100 * (number - 5)))
     assert (12, 3) == (replayed(600), replayed(350))
 
 
 def test_dead_letters_are_a_micro_batchs_own(tmp_path: Path) -> None:
     """A line has how many of its records can't be decoded; one of an earlier kfetch has none."""
     path = tmp_path / "progress.jsonl"
-    append_batch(path, replace(IDLE, dead_letters=3))
-    append_batch(path, IDLE)
+    append_batch(tmp_path, replace(IDLE, dead_letters=3))
+    append_batch(tmp_path, IDLE)
     counted, none = map(json.loads, path.read_text().splitlines())
     # A supervisor that is up since before an update knows no such key.
     assert (3, False) == (counted["dead_letters"], "dead_letters" in none)
 
-    assert [3, 0] == [batch.dead_letters for batch in read_batches(path)]
+    assert [3, 0] == [batch.dead_letters for batch in read_batches(tmp_path)]
 
 
 def test_a_line_of_a_later_kfetch(tmp_path: Path) -> None:
     """It is read without what this one does not know; a line that lacks something is not."""
     path = tmp_path / "progress.jsonl"
-    append_batch(path, DONE)
+    append_batch(tmp_path, DONE)
     line = path.read_text()
     path.write_text(line.replace("{", '{"later": [1], ', 1) + line.replace('"end": 10, ', ""))
 
-    assert [DONE] == read_batches(path)
+    assert [DONE] == read_batches(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_a_line_of_a_later_kfetch(tmp_path: Path) -> None:
 def test_a_damaged_line_costs_itself_alone(tmp_path: Path, damage: str) -> None:
     """Whatever a disk or an editor has made of a line, those around it are read."""
     path = tmp_path / "progress.jsonl"
-    append_batch(path, IDLE)
+    append_batch(tmp_path, IDLE)
     with path.open("ab") as file:
         file.write(damage.encode() + b"\n\xff\xfe}\n")
-    append_batch(path, DONE)
+    append_batch(tmp_path, DONE)
 
-    assert [IDLE, DONE] == read_batches(path)
-    assert DONE == last_batch(path)
+    assert [IDLE, DONE] == read_batches(tmp_path)
+    assert DONE == last_batch(tmp_path)

@@ -79,25 +79,24 @@ def test_offsets_may_be_text_or_missing(latest: str | None) -> None:
 def test_progress_survives_a_kill(tmp_path: Path) -> None:
     """What was appended is read back, but for a line that was cut off."""
     path = tmp_path / "progress.jsonl"
-    assert [] == progress.read_batches(path)
+    assert [] == progress.read_batches(tmp_path)
     batches = [batch_from_spark(TOLD | {"batchId": n}, now=1.0) for n in range(3)]
     for batch in batches:
-        progress.append_batch(path, batch)
+        progress.append_batch(tmp_path, batch)
     path.write_text(path.read_text() + '{"batch": 3, "sta')
-    assert batches == progress.read_batches(path)
+    assert batches == progress.read_batches(tmp_path)
 
-    progress.append_batch(path, batches[0])
-    assert [*batches, batches[0]] == progress.read_batches(path)
-    assert isinstance(progress.read_batches(path)[0], Batch)
+    progress.append_batch(tmp_path, batches[0])
+    assert [*batches, batches[0]] == progress.read_batches(tmp_path)
+    assert isinstance(progress.read_batches(tmp_path)[0], Batch)
 
 
 def test_progress_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full file is put aside, and replaces the one that was put aside before."""
     monkeypatch.setattr(progress, "_BYTES_MAX", 1000)
-    path = tmp_path / "progress.jsonl"
     for number in range(100):
-        progress.append_batch(path, batch_from_spark(TOLD | {"batchId": number}, now=1.0))
-    read = [batch.batch for batch in progress.read_batches(path)]
+        progress.append_batch(tmp_path, batch_from_spark(TOLD | {"batchId": number}, now=1.0))
+    read = [batch.batch for batch in progress.read_batches(tmp_path)]
 
     assert list(range(100 - len(read), 100)) == read
     assert 5 <= len(read) <= 20

@@ -92,7 +92,7 @@ def test_progress_has_what_was_buried(project: Path) -> None:
 
     assert [3, 0] == [batch.dead_letters for batch in reported]
     assert ["t-0, offset 7: why", ""] == [batch.dead_letter for batch in reported]
-    assert reported == progress.read_batches(progress.progress_path(job.directory))
+    assert reported == progress.read_batches(job.directory)
     assert 3 == watched.dead_letters
 
 

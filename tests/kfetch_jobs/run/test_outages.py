@@ -12,9 +12,8 @@ from pyspark.errors import AnalysisException
 
 from kfetch_jobs import config
 from kfetch_jobs.errors import ConfigError, SparkError
+from kfetch_jobs.progress.exit_report import ExitKind, exit_kind_of
 from kfetch_jobs.run import dataframes
-from kfetch_jobs.run.exit_kind import ExitKind
-from kfetch_jobs.run.exit_report import exit_kind_of
 from kfetch_jobs.run.outages import JAVA, PYTHON, outage
 from tests.kfetch_jobs.projects import ENVIRON
 

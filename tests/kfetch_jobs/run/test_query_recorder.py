@@ -9,9 +9,9 @@ import pytest
 
 from kfetch_jobs import config
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.progress.progress_file import progress_path, read_batches
-from kfetch_jobs.run import partition_lags, query_recorder
-from kfetch_jobs.run.pulse import pulse_path, read_pulse
+from kfetch_jobs.progress.progress_file import read_batches
+from kfetch_jobs.progress.reports import read_partition_lags, read_pulse
+from kfetch_jobs.run import query_recorder
 from tests.kfetch_jobs.progress.test_spark_progress import TOLD
 from tests.kfetch_jobs.projects import ENVIRON
 
@@ -26,10 +26,10 @@ def test_lag_is_unknown_until_it_is_known(project: Path, monkeypatch: pytest.Mon
     for at in (100.0, 110.0):
         monkeypatch.setattr(time, "time", lambda at=at: at)
         watched.record_idle()
-        lags.append(read_pulse(pulse_path(job.directory)))
+        lags.append(read_pulse(job.directory))
     monkeypatch.setattr(time, "time", lambda: 120.0)
     watched.record_progress(TOLD | {"runId": "1", "id": "2"})
-    lags.append(read_pulse(pulse_path(job.directory)))
+    lags.append(read_pulse(job.directory))
 
     assert [(100.0, None, ""), (110.0, 0, ""), (120.0, 5, "2")] == [
         (p.at, p.lag, p.query) for p in lags if p
@@ -42,7 +42,7 @@ def test_a_query_that_has_started(project: Path) -> None:
     job.directory.mkdir(parents=True)
     recorder = query_recorder.QueryRecorder(job, lambda batch: None)
     recorder.record_start("7")
-    pulse = read_pulse(pulse_path(job.directory))
+    pulse = read_pulse(job.directory)
 
     assert pulse
     assert ("7", None, None) == (pulse.query, pulse.batch, pulse.lag)
@@ -57,7 +57,7 @@ def test_lines_have_the_totals_of_their_run(project: Path) -> None:
         for batch in range(2):
             recorder.record_progress(TOLD | {"runId": "1", "id": "2", "batchId": batch})
 
-    written = read_batches(progress_path(job.directory))
+    written = read_batches(job.directory)
     assert [(1, 40), (2, 80)] * 2 == [(batch.run_batches, batch.run_rows) for batch in written]
 
 
@@ -72,6 +72,6 @@ def test_a_source_that_spark_reads_twice(project: Path) -> None:
     recorder.record_progress(TOLD | {"runId": "1", "id": "2", "sources": TOLD["sources"] * 2})
 
     assert [(20, 100, 5)] == [(batch.rows, batch.end, batch.lag) for batch in batches]
-    written = partition_lags.read(partition_lags.partitions_path(job.directory))
+    written = read_partition_lags(job.directory)
     assert written is not None
     assert [(0, (0, 1), (5, 0))] == [(t.source, t.partitions, t.behind) for t in written.topics]

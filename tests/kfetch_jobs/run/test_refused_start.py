@@ -10,9 +10,9 @@ import pytest
 from kafka.protocol.sasl import SaslAuthenticateRequest
 
 from kfetch.admin import sources
+from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.reports import read_exit_report
 from kfetch_jobs.run import runner
-from kfetch_jobs.run.exit_kind import ExitKind
-from kfetch_jobs.run.exit_report import read_exit_report
 from tests.kfetch.wire.certificates import Authority, server_context
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.sasl.broker_side import LoginServer, plain_server

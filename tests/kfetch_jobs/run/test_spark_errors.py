@@ -8,8 +8,8 @@ import pytest
 
 from kfetch import codes
 from kfetch_jobs.errors import ConfigError, JobsError, SparkError
-from kfetch_jobs.run import exit_report, spark_errors
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind, exit_kind_of
+from kfetch_jobs.run import spark_errors
 
 TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -46,7 +46,7 @@ def test_kinds(cause: str, kind: ExitKind) -> None:
     """The class that Spark's text names decides whether another attempt could help."""
     error = spark_errors.job_error(RuntimeError(cause), "job a failed", Path("spark.log"))
 
-    assert kind is exit_report.exit_kind_of(error)
+    assert kind is exit_kind_of(error)
     assert error.message.startswith("job a failed: ")
     assert error.message.endswith("(see spark.log)")
 
@@ -75,9 +75,7 @@ def test_what_a_broker_answers(code: int, kind: ExitKind) -> None:
     told = codes.error(code, "watching clicks-0", topic="clicks")
     text = TRACE.replace("what happened", str(told)).format(name=type(told).__name__)
 
-    assert kind is exit_report.exit_kind_of(
-        spark_errors.job_error(RuntimeError(text), "failed", Path("log"))
-    )
+    assert kind is exit_kind_of(spark_errors.job_error(RuntimeError(text), "failed", Path("log")))
 
 
 RAISED = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted

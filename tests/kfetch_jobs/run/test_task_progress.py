@@ -10,7 +10,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from kfetch_jobs import config
-from kfetch_jobs.run.pulse import pulse_path, read_pulse
+from kfetch_jobs.progress.reports import read_pulse
 from kfetch_jobs.run.query_recorder import QueryRecorder
 from kfetch_jobs.run.task_progress import TaskProgress
 from tests.kfetch_jobs.progress.test_spark_progress import TOLD
@@ -71,13 +71,13 @@ def test_a_pulse_of_tasks(project: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     pulses = []
     monkeypatch.setattr(time, "time", lambda: 100.0)
     watched.record_tasks()
-    pulses.append(read_pulse(pulse_path(job.directory)))
+    pulses.append(read_pulse(job.directory))
     monkeypatch.setattr(time, "time", lambda: 120.0)
     watched.record_progress(TOLD | {"runId": "1", "id": "2"})
-    pulses.append(read_pulse(pulse_path(job.directory)))
+    pulses.append(read_pulse(job.directory))
     monkeypatch.setattr(time, "time", lambda: 150.0)
     watched.record_tasks()
-    pulses.append(read_pulse(pulse_path(job.directory)))
+    pulses.append(read_pulse(job.directory))
 
     first, batch, tasks = (pulse for pulse in pulses if pulse is not None)
     assert (100.0, None, None) == (first.at, first.batch, first.lag)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from kfetch_jobs.errors import SupervisorError
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase

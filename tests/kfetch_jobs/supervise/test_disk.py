@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfetch_jobs.errors import SupervisorError
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.supervise.store import Store

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kfetch_jobs.run.pulse import pulse_path
+from kfetch_jobs.progress.reports import Pulse, write_pulse
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s, write_heartbeat
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.supervise.status_reader import read_status
@@ -29,8 +29,8 @@ def test_a_query_that_does_not_start(stage: Stage) -> None:
             write_heartbeat(stage.storage, began + ahead_s)
             found = read_status(stage.project, store, began + ahead_s)
             assert (ahead_s == 60) is found.healthy
-        pulse = {"at": began + 1, "batch": None}
-        pulse_path(stage.storage / "a").write_text(json.dumps(pulse))
+        pulse = Pulse(at=began + 1, batch=None)
+        write_pulse(stage.storage / "a", pulse)
 
         assert ("its query has not started for 61 s, more than 60",) == found.jobs[0].unhealthy
         assert read_status(stage.project, store, began + 61).healthy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from tests.kfetch_jobs.stage import CONTINUOUS, UNTIL_TERM, Stage
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.state_machine import Order, Phase

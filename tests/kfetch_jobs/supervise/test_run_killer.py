@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from kfetch_jobs.errors import SupervisorError
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import control, run_killer, supervisor
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from tests.kfetch_jobs.stage import CONTINUOUS, PATIENCE_S, UNTIL_TERM, Stage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.state_machine import (
     Action,

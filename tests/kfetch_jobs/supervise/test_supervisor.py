@@ -14,7 +14,8 @@ import pytest
 
 from kfetch_jobs.config import yamlfile
 from kfetch_jobs.errors import ConfigError, SupervisorError
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.reports import Pulse, write_pulse
 from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.state_machine import Order, Phase
@@ -366,8 +367,7 @@ def test_a_silent_job_is_killed_three_times(stage: Stage) -> None:
         assert ("no progress for 100 s, more than 60; killed 3 times at this micro-batch, so the "
                 "supervisor lets it run") == shown.unhealthy[0]  # fmt: skip
         assert [ExitKind.HUNG] * 3 == [run.kind for run in stage.runs("a")[:3]]
-        pulse = {"at": stage.now, "batch": 4, "lag": 0}
-        (stage.storage / "a" / "pulse.json").write_text(json.dumps(pulse))
+        write_pulse(stage.storage / "a", Pulse(at=stage.now, batch=4, lag=0))
         supervisor.tick(stage.now)
         stage.ahead_s += 100
         stage.until_phase(supervisor, "a", Phase.BACKOFF)
@@ -381,8 +381,7 @@ def test_what_is_shown(stage: Stage) -> None:
     with stage.take() as supervisor, stage.store() as store:
         stage.until_phase(supervisor, "b", Phase.FAILED)
         now = stage.now
-        pulse = {"at": now - 5, "batch": 4, "lag": 11, "lag_s": 56}
-        (stage.project.storage / "a" / "pulse.json").write_text(json.dumps(pulse))
+        write_pulse(stage.storage / "a", Pulse(at=now - 5, batch=4, lag=11, lag_s=56))
         store._db.execute("UPDATE runs SET started_s = started_s - 10")
         found = read_status(stage.project, store, now)
         a, b, c = found.jobs

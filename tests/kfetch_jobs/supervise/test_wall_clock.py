@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from kfetch_jobs.run.exit_kind import ExitKind
-from kfetch_jobs.run.pulse import pulse_path
+from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.reports import Pulse, write_pulse
 from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.state_machine import (
     JobState,
@@ -95,8 +94,8 @@ def test_a_step_ends_no_job(stage: Stage, step_s: float) -> None:
         stage.until_runs(supervisor, "a")
         stage.ahead_s = step_s
         assert supervisor._tick_succeeded()
-        pulse = {"at": stage.now, "batch": None}
-        pulse_path(stage.storage / "a").write_text(json.dumps(pulse))
+        pulse = Pulse(at=stage.now, batch=None)
+        write_pulse(stage.storage / "a", pulse)
         assert supervisor._tick_succeeded()
         found = read_status(stage.project, store, stage.now)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,13 @@ import pytest
 
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.progress.progress_file import append_batch, progress_path
-from kfetch_jobs.run.broker_report import broker_report_path
-from kfetch_jobs.run.pulse import Pulse, pulse_path
+from kfetch_jobs.progress.progress_file import append_batch
+from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
 from kfetch_jobs.supervise import log_tail, status_reader
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.disk_space import DiskSpace
-from kfetch_jobs.util.files import write_json
 from kfetch_jobs.verbs import status as status_verb
 from kfetch_jobs.verbs.status import _about
 from tests.kfetch_jobs.commands import Command
@@ -59,11 +57,11 @@ def _status_of(
     directory = shop / ".kfetch" / "storage" / "clicks"
     directory.mkdir(parents=True, exist_ok=True)
     append_batch(
-        progress_path(directory),
+        directory,
         Batch(batch=41, started="", finished=finished, rows=1, seconds=1.0, end=1, latest=1),
     )
     if pulse is not None:
-        write_json(pulse_path(directory), asdict(pulse))
+        write_pulse(directory, pulse)
     with Store.of(shop / ".kfetch" / "storage") as store:
         state = JobState(phase=Phase.RUNNING, since_s=50.0, started_s=50.0)
         store.begin("clicks", state, 50.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfetch_jobs import config
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.order_reply import outdated_file_notice
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store

@@ -11,12 +11,12 @@ import pytest
 from kfetch.admin import agents
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress import progress_file as progress
-from kfetch_jobs.run import partition_lags
+from kfetch_jobs.progress.partition_lags import summarize
+from kfetch_jobs.progress.reports import Pulse, write_partition_lags, write_pulse
 from kfetch_jobs.supervise.store import Store
-from kfetch_jobs.util.files import write_json
 from tests.kfetch.admin.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.pages import loaded
-from tests.kfetch_jobs.run.test_partition_lags import lag
+from tests.kfetch_jobs.progress.test_partition_lags import lag
 from tests.kfetch_jobs.web.clicks import batch, running
 
 
@@ -29,11 +29,10 @@ def shop(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     directory = found.storage / "clicks"
     directory.mkdir(parents=True)
     for number in (1, 2):
-        progress.append_batch(directory / "progress.jsonl", batch(number, now - 20 + 5 * number))
+        progress.append_batch(directory, batch(number, now - 20 + 5 * number))
     with Store.of(found.storage) as store:
         run = store.begin("clicks", running(now), now - 90)
         store.started(run, 4711, now - 90, "")
-    pulse = {"at": now, "batch": 2, "lag": 1234, "lag_s": 5.0, "query": "8a04"}
-    write_json(directory / "pulse.json", pulse)
-    partition_lags.write(partition_lags.partitions_path(directory), [lag(clicks=[0, 1234])], now)
+    write_pulse(directory, Pulse(at=now, batch=2, lag=1234, lag_s=5.0, query="8a04"))
+    write_partition_lags(directory, summarize([lag(clicks=[0, 1234])], now))
     return found

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import state_machine as machine
 from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.state_machine import JobState, Phase

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from kfetch.admin import agents
-from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.stats import FetchStats, total
 from kfetch_jobs.config import Project
-from kfetch_jobs.web.misfits import misfits
+from kfetch_jobs.web.misfits import Misfits
 from tests.kfetch.admin.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.pages import Html, browser
 
@@ -24,12 +24,12 @@ ONE = FetchStats(
 def test_sums_of_several_agents() -> None:
     """Counts of agents are added up. The most frequent come first, and ten are shown."""
     many = FetchStats(undecoded=20, undecoded_kinds={"t": {f"k{i:02}": 1 for i in range(20)}})
-    found = misfits([ONE, ONE, many])
+    found = Misfits(total([ONE, ONE, many]))
 
-    assert (2488, 80) == (found.undecoded, found.sampled)
+    assert (2488, 80) == (found.totals.undecoded, found.totals.sampled)
     assert ("clicks", "value: field id is no INT", 2460) == found.reasons[0]
     assert 10 == len(found.reasons)
-    assert (("clicks", "value.utm", 14),) == found.fields
+    assert [("clicks", "value.utm", 14)] == found.fields
 
 
 @pytest.mark.parametrize("totals", [ONE, FetchStats(records=5)])

@@ -9,15 +9,16 @@ import pytest
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress import progress_file as progress
-from kfetch_jobs.run import partition_lags
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.partition_lags import summarize
+from kfetch_jobs.progress.reports import write_partition_lags
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.web import pages
 from kfetch_jobs.web.snapshot import Snapshot
 from tests.kfetch_jobs.pages import Html, browser, supervised
+from tests.kfetch_jobs.progress.test_partition_lags import lag
 from tests.kfetch_jobs.projects import JOB
-from tests.kfetch_jobs.run.test_partition_lags import lag
 from tests.kfetch_jobs.web.clicks import batch, running
 
 
@@ -50,7 +51,7 @@ def test_broken_files_break_no_page(shop: Project, monkeypatch: pytest.MonkeyPat
     with (directory / "progress.jsonl").open("ab") as file:
         file.write(b'{"batch": 1}\n\xff\xfe}\n[]\n' + b'{"lag": NaN}\n')
     (directory / "pulse.json").write_text("[]")
-    partition_lags.partitions_path(directory).write_text("{")
+    (directory / "partitions.json").write_text("{")
     (shop.path.parent / "jobs" / "broken.yml").write_bytes(b"\xff: [")
     with browser(shop) as client:
         assert "1 of 2 jobs needs attention" in client.get("/").text
@@ -70,7 +71,7 @@ def test_answers_are_bounded(shop: Project) -> None:
             run = store.begin("clicks", running(time.time()), time.time())
             store.end(run, time.time(), ExitKind.FAILED, "x" * 500)
     many = [lag(clicks=list(range(10_000)))]
-    partition_lags.write(partition_lags.partitions_path(shop.storage / "clicks"), many, time.time())
+    write_partition_lags(shop.storage / "clicks", summarize(many, time.time()))
     (shop.storage / "clicks" / "run.log").write_text("y" * 300_000 + "\nlast\n")
     with browser(shop) as client:
         part = client.get("/jobs/clicks", headers={"HX-Request": "true"}).text
@@ -89,7 +90,7 @@ def test_a_long_history_takes_several_looks(shop: Project, monkeypatch: pytest.M
     monkeypatch.setattr("kfetch_jobs.progress.follower._SOME_BYTES", 100)
     path = shop.storage / "clicks" / "progress.jsonl"
     for number in range(3, 20):
-        progress.append_batch(path, batch(number, time.time()))
+        progress.append_batch(path.parent, batch(number, time.time()))
     with browser(shop) as client:
         first = Html(client.get("/jobs/clicks").text).text
         assert client.get("/jobs/clicks/curves").json()["reading"]

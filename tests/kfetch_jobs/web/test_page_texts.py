@@ -10,11 +10,12 @@ import pytest
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress import progress_file as progress
-from kfetch_jobs.run import partition_lags
+from kfetch_jobs.progress.partition_lags import summarize
+from kfetch_jobs.progress.reports import write_partition_lags
 from kfetch_jobs.supervise.state_machine import Phase
 from tests.kfetch_jobs.pages import Html, browser
+from tests.kfetch_jobs.progress.test_partition_lags import lag
 from tests.kfetch_jobs.projects import ENVIRON, JOB
-from tests.kfetch_jobs.run.test_partition_lags import lag
 from tests.kfetch_jobs.web.clicks import batch, stands
 
 EVIL = (
@@ -30,14 +31,10 @@ def test_what_others_wrote_is_text(shop: Project, monkeypatch: pytest.MonkeyPatc
     (jobs / "broken.yml").write_text(f"{json.dumps(EVIL)}: 1\n")
     stands(shop, phase=Phase.FAILED, sentence=EVIL.replace("\udcff", ""))
     directory = shop.storage / "clicks"
-    progress.append_batch(
-        directory / "progress.jsonl", replace(batch(3, time.time()), phases={EVIL[:40]: 0.5})
-    )
+    progress.append_batch(directory, replace(batch(3, time.time()), phases={EVIL[:40]: 0.5}))
     (directory / "run.log").write_text(EVIL, errors="surrogateescape")
     odd = replace(lag(x=[3]), partitions={})
-    partition_lags.write(
-        partition_lags.partitions_path(directory), [odd, lag(**{EVIL[:30]: [3]})], 1.0
-    )
+    write_partition_lags(directory, summarize([odd, lag(**{EVIL[:30]: [3]})], 1.0))
     with browser(shop) as client:
         for path in ("/", "/jobs/clicks", "/jobs/clicks/log"):
             answer = client.get(path)

@@ -11,8 +11,8 @@ import pytest
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress import progress_file as progress
-from kfetch_jobs.run.broker_report import broker_report_path
-from kfetch_jobs.run.exit_kind import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.web.units import UNKNOWN
@@ -67,7 +67,7 @@ def test_dead_letters_are_seen(shop: Project) -> None:
     (shop.path.parent / "jobs" / "clicks.yml").write_text(own_table)
     example = "t-0, offset 7: the value does not fit valueSchema: field id is no INT, at byte 6"
     told = replace(batch(3, time.time()), dead_letters=12, dead_letter=example)
-    progress.append_batch(shop.storage / "clicks" / "progress.jsonl", told)
+    progress.append_batch(shop.storage / "clicks", told)
     with browser(shop) as client:
         first, own = (Html(client.get(page).text).text for page in pages)
     assert "12 dead letters" in first
@@ -76,7 +76,7 @@ def test_dead_letters_are_seen(shop: Project) -> None:
     assert "Dead letters Behind after" in own
     assert " 600 12 1,234 500" in own
 
-    progress.append_undone(shop.storage / "clicks" / "progress.jsonl", 3)
+    progress.append_undone(shop.storage / "clicks", 3)
     with browser(shop) as client:
         for page in pages:
             text = Html(client.get(page).text).text
@@ -89,8 +89,7 @@ def test_a_broker_that_is_away(shop: Project) -> None:
 
     The job is degraded since the outage, and not since its start.
     """
-    pulse = {"at": time.time(), "batch": 1, "lag": 0, "lag_s": 0.0, "query": "q"}
-    (shop.storage / "clicks" / "pulse.json").write_text(json.dumps(pulse))
+    write_pulse(shop.storage / "clicks", Pulse(at=time.time(), batch=1, lag=0, query="q"))
     report = broker_report_path(shop.storage / "clicks", "source")
     report.parent.mkdir()
     entry = {"name": "broker 1 (h:9092)", "since": time.time() - 20, "cause": "refused"}

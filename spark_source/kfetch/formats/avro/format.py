@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from kfetch.formats.avro import layout
 from kfetch.formats.avro.decoder import AvroDecoder, reader_type
+from kfetch.formats.avro.options import AvroColumn
 from kfetch.formats.columns.types import ValueType
 from kfetch.formats.format import Format
-from kfetch.options import AvroColumn
 
 if TYPE_CHECKING:
     from kfetch.formats.avro.framed import FramedAvro

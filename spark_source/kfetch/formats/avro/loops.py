@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
 from kfetch.compiled.pointers import row_of
 from kfetch.formats.avro import layout as ops
-from kfetch.formats.avro.layout import PARAMETERS, WIDTH
+from kfetch.formats.avro.layout import WIDTH
 from kfetch.formats.avro.scalars import int_at, long_at, put_bytes, put_decimal, text_size
 from kfetch.formats.avro.steps import (
     bits32,
@@ -259,17 +258,3 @@ def decode_records(
             state[ops.REASON], state[ops.AT], state[ops.ROW] = failed, after - at, row
     state[ops.RECORD] = count
     return ops.DONE
-
-
-def compiled(name: str) -> tuple[str, str]:
-    """Returns the symbol of the function of that name, and LLVM's text of all that it needs."""
-    signature = tuple(_numba_type(parameter) for parameter in PARAMETERS[name])
-    # Without wrappers for Python and C, which would need numba at run time.
-    standalone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
-    function = njit(types.int64(*signature), **standalone)(globals()[name])
-    return function.overloads[signature].fndesc.llvm_func_name, function.inspect_llvm(signature)
-
-
-def _numba_type(parameter: str) -> Any:
-    kind = getattr(types, parameter.rstrip("*"))
-    return types.CPointer(kind) if parameter.endswith("*") else kind

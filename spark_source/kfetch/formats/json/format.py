@@ -11,9 +11,9 @@ from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.columns.types import ValueType
 from kfetch.formats.format import Format
 from kfetch.formats.json.decoder import JsonDecoder, JsonSettings, check_corrupt_column
+from kfetch.formats.json.options import JsonColumn
 from kfetch.formats.json.time_zones import find_zone, zone_named
 from kfetch.formats.json.times import Zones
-from kfetch.options import JsonColumn
 
 if TYPE_CHECKING:
     from kfetch.formats.json.framed import FramedJson

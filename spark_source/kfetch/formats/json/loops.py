@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
 from kfetch.compiled.pointers import row_of
 from kfetch.formats.columns.intrinsics import at_address, int32s, special16, trailing_zeros, word
@@ -32,7 +31,6 @@ from kfetch.formats.columns.layout import (
     NAME_SIZE,
     NODE_COUNT,
     NODE_WIDTH,
-    PARAMETERS,
     RAW,
     RECORD,
     SLACK,
@@ -327,17 +325,3 @@ def decode_documents(
             state[CORRUPT] += 1
     state[RECORD] = count
     return DONE
-
-
-def compiled(name: str) -> tuple[str, str]:
-    """Returns the symbol of the function of that name, and LLVM's text of all that it needs."""
-    signature = tuple(_numba_type(parameter) for parameter in PARAMETERS[name])
-    # Without wrappers for Python and C, which would need numba at run time.
-    standalone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
-    function = njit(types.int64(*signature), **standalone)(globals()[name])
-    return function.overloads[signature].fndesc.llvm_func_name, function.inspect_llvm(signature)
-
-
-def _numba_type(parameter: str) -> Any:
-    kind = getattr(types, parameter.rstrip("*"))
-    return types.CPointer(kind) if parameter.endswith("*") else kind

@@ -18,7 +18,7 @@ from kfetch.formats.protobuf.names import (
     message_at,
     serialized_file,
 )
-from kfetch.options import ProtobufColumn
+from kfetch.formats.protobuf.options import ProtobufColumn
 
 if TYPE_CHECKING:
     from kfetch.formats.protobuf.framed import FramedProtobuf

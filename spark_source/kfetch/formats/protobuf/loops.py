@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
 
 from kfetch.compiled.pointers import row_of
 from kfetch.formats.columns.layout import COUNT as NODE_SLOTS
@@ -40,7 +39,6 @@ from kfetch.formats.protobuf.layout import (
     NOT_UTF8,
     NUMBER,
     ONEOF,
-    PARAMETERS,
     PRESENT,
     RECORD,
     REPEATED,
@@ -280,17 +278,3 @@ def decode_messages(
         state[CORRUPT] += 1
     state[RECORD] = count
     return DONE
-
-
-def compiled(name: str) -> tuple[str, str]:
-    """Returns the symbol of the function of that name, and LLVM's text of all that it needs."""
-    signature = tuple(_numba_type(parameter) for parameter in PARAMETERS[name])
-    # Without wrappers for Python and C, which would need numba at run time.
-    standalone = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
-    function = njit(types.int64(*signature), **standalone)(globals()[name])
-    return function.overloads[signature].fndesc.llvm_func_name, function.inspect_llvm(signature)
-
-
-def _numba_type(parameter: str) -> Any:
-    kind = getattr(types, parameter.rstrip("*"))
-    return types.CPointer(kind) if parameter.endswith("*") else kind

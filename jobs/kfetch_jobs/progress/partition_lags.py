@@ -1,26 +1,22 @@
-"""``partitions.json``: the lag of each partition of a job, at the query's last report.
+"""The lag of each partition of a job, at the query's last report: values. Pure.
 
-The run writes the file. The page reads it and asks no broker. The figures come from Spark's
-progress (``kfetch.spark.lag``), with the log ends at the planning of the last micro-batch.
+The page shows them and asks no broker. The figures come from Spark's progress
+(``kfetch.spark.lag``), with the log ends at the planning of the last micro-batch.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from kfetch.admin.values import Lag, PartitionLag
 from kfetch.model import TopicPartition
-from kfetch_jobs.util.files import write_json
 
 PARTITIONS_MAX = 20_000
 """Limit of partitions in the file. It keeps those that are furthest behind."""
-_BYTES_MAX = 8 << 20
 
 _PartitionEntry = tuple[int, TopicPartition, PartitionLag]
 
@@ -50,13 +46,8 @@ class PartitionLags:
     """The number of partitions beyond the limit."""
 
 
-def partitions_path(directory: Path) -> Path:
-    """Return the path of the file in a job's directory."""
-    return directory / "partitions.json"
-
-
 def summarize(lags: Sequence[Lag], now: float) -> PartitionLags:
-    """Return the file's content for the lags of a query's sources.
+    """Returns the report of the lags of a query's sources.
 
     ``now`` is in seconds since 1970.
     """
@@ -82,26 +73,16 @@ def _topic(source: int, topic: str, entries: list[_PartitionEntry]) -> TopicLag:
     )
 
 
-def write(path: Path, lags: Sequence[Lag], now: float) -> None:
-    """Write the file anew."""
-    write_json(path, asdict(summarize(lags, now)), indent=None)
+def parse_partition_lags(document: Any) -> PartitionLags:
+    """Returns the lags of a report. Raises an error for a report that a run has not written."""
+    return PartitionLags(
+        at=float(document["at"]),
+        topics=tuple(_parse_topic(topic) for topic in document["topics"]),
+        left_out=int(document["left_out"]),
+    )
 
 
-def read(path: Path) -> PartitionLags | None:
-    """Return the file's content; None without a file, or if ``write`` has not written it."""
-    try:
-        with path.open("rb") as file:
-            content: dict[str, Any] = json.loads(file.read(_BYTES_MAX))
-        return PartitionLags(
-            at=float(content["at"]),
-            topics=tuple(_read_topic(topic) for topic in content["topics"]),
-            left_out=int(content["left_out"]),
-        )
-    except (OSError, ValueError, TypeError, KeyError, OverflowError):
-        return None
-
-
-def _read_topic(content: dict[str, Any]) -> TopicLag:
+def _parse_topic(content: dict[str, Any]) -> TopicLag:
     topic = TopicLag(
         source=int(content["source"]),
         topic=str(content["topic"]),

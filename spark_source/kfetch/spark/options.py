@@ -1,4 +1,4 @@
-"""Reads all options of a query: from text to one ``SourceOptions``.
+"""Reads all options of a query: from the texts that Spark passes to one ``SourceOptions``.
 
 Names are case-insensitive, as in Spark's connector.
 """
@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from kfetch.errors import OptionError
+from kfetch.formats.options import chosen_formats
 from kfetch.options import columns
 from kfetch.options.bounds import Bound, check_order, ending_bound, starting_bound
 from kfetch.options.catalogue import check_names, unused_names
-from kfetch.options.formats import formats
 from kfetch.options.network import FetchOptions, NetworkOptions
 from kfetch.options.option import OptionReader
 from kfetch.options.security import security
@@ -84,7 +84,7 @@ def _bounds(read: OptionReader, *, batch: bool) -> dict[str, Any]:
 
 
 def _columns(read: OptionReader, topics: tuple[str, ...]) -> dict[str, Any]:
-    chosen = formats(read, topics)
+    chosen = chosen_formats(read, topics)
     includes = columns.included(read, dead_letters=chosen.dead_letters)
     structs = [typed.column for typed in chosen.typed]
     return {

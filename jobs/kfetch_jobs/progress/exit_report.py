@@ -1,8 +1,15 @@
-"""The ways in which a run ends. Some of them would only repeat with a restart."""
+"""How a run ended: a kind for programs, a sentence for people. Pure.
+
+Some kinds would only repeat with a restart.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
+
+from kfetch.errors import AccessRefused, OptionError
+from kfetch_jobs.errors import ConfigError, RecordsLost, RefusedByBroker
 
 
 class ExitKind(StrEnum):
@@ -34,3 +41,21 @@ class ExitKind(StrEnum):
     def needs_a_person(self) -> bool:
         """Whether the next run would end the same way, so that the supervisor must not restart."""
         return self in (ExitKind.CONFIG, ExitKind.AUTH, ExitKind.DATA_LOSS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitReport:
+    """How a run ended."""
+
+    kind: ExitKind
+    sentence: str = ""
+    """The error; empty without one."""
+
+
+def exit_kind_of(error: BaseException) -> ExitKind:
+    """Returns the kind of exit for an error that ended a run."""
+    if isinstance(error, ConfigError | OptionError):
+        return ExitKind.CONFIG
+    if isinstance(error, RefusedByBroker | AccessRefused):
+        return ExitKind.AUTH
+    return ExitKind.DATA_LOSS if isinstance(error, RecordsLost) else ExitKind.FAILED

@@ -9,8 +9,9 @@ import pytest
 
 from kfetch.model import TopicPartition
 from kfetch.spark.lag import Lag, PartitionLag
-from kfetch_jobs.run import partition_lags
-from kfetch_jobs.run.partition_lags import TopicLag
+from kfetch_jobs.progress import partition_lags
+from kfetch_jobs.progress.partition_lags import TopicLag, summarize
+from kfetch_jobs.progress.reports import read_partition_lags, write_partition_lags
 
 
 def lag(source: int = 0, **behind: list[int]) -> Lag:
@@ -29,9 +30,8 @@ def lag(source: int = 0, **behind: list[int]) -> Lag:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     """By source and topic, partitions in their order; the same topic of two sources twice."""
-    path = partition_lags.partitions_path(tmp_path)
-    partition_lags.write(path, [lag(b=[1, 0], a=[2]), lag(1, a=[4])], now=7.0)
-    found = partition_lags.read(path)
+    write_partition_lags(tmp_path, summarize([lag(b=[1, 0], a=[2]), lag(1, a=[4])], now=7.0))
+    found = read_partition_lags(tmp_path)
 
     assert found is not None
     assert [(0, "a", (2,)), (0, "b", (1, 0)), (1, "a", (4,))] == [
@@ -46,7 +46,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_of_too_many_the_furthest_behind_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """And how many were left out."""
     monkeypatch.setattr(partition_lags, "PARTITIONS_MAX", 3)
-    found = partition_lags.summarize([lag(a=[5, 0, 9, 1, 7])], now=1.0)
+    found = summarize([lag(a=[5, 0, 9, 1, 7])], now=1.0)
 
     assert [(0, 2, 4)] == [topic.partitions for topic in found.topics]
     assert 2 == found.left_out
@@ -73,16 +73,15 @@ def test_of_too_many_the_furthest_behind_are_told(monkeypatch: pytest.MonkeyPatc
 )
 def test_a_damaged_file_is_none(tmp_path: Path, damage: str) -> None:
     """A page without a heat map is better than none."""
-    path = partition_lags.partitions_path(tmp_path)
-    path.write_text(damage)
+    (tmp_path / "partitions.json").write_text(damage)
 
-    assert partition_lags.read(path) is None
+    assert read_partition_lags(tmp_path) is None
 
 
 def test_the_file_is_compact(tmp_path: Path) -> None:
     """10,000 partitions are less than 200 kB: it is written every two seconds."""
-    path = partition_lags.partitions_path(tmp_path)
-    partition_lags.write(path, [lag(a=list(range(10_000)))], now=1.0)
+    write_partition_lags(tmp_path, summarize([lag(a=list(range(10_000)))], now=1.0))
+    path = tmp_path / "partitions.json"
 
     assert path.stat().st_size < 200_000
     assert 10_000 == len(json.loads(path.read_text())["topics"][0]["behind"])

@@ -9,7 +9,7 @@ import pytest
 from kfetch.admin import cli
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.jvm import maven
-from kfetch_jobs.kafka.cli import parse_properties
+from kfetch_jobs.verbs.broker import parse_properties
 
 
 def run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:

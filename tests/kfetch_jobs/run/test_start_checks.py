@@ -11,7 +11,7 @@ import pytest
 from kfetch_jobs import config
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
-from kfetch_jobs.run.check_origin import check_origin
+from kfetch_jobs.run.start_checks import check_origin
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, files, job
 from tests.kfetch_jobs.commands import Command

@@ -1,0 +1,73 @@
+"""What a run checks before it starts Spark: its checkpoint's origin, and records of a replay.
+
+check_new_query.py has the check that needs Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kfetch.errors import AccessRefused, KfetchError, OptionError
+from kfetch_jobs.checkpoints import origin
+from kfetch_jobs.checkpoints.backup import Stage, last_move
+from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
+from kfetch_jobs.checkpoints.location import local_directory
+from kfetch_jobs.checkpoints.log_starts import unreadable
+from kfetch_jobs.config import Job
+from kfetch_jobs.errors import JobsError, RecordsLost
+
+log = logging.getLogger("kfetch_jobs.run")
+
+
+def check_origin(job: Job) -> bool:
+    """Compare environment and Kafka clusters with the checkpoint's note, and write the note.
+
+    Returns False if the brokers do not tell their cluster. The run then starts nevertheless,
+    because its query waits for the brokers. The source still compares topic ids.
+
+    Raises ConfigError for another environment or another cluster. Raises the source's error if the
+    brokers refuse the job: Spark would fail later, after more log-ins.
+    """
+    origin.check_environment(job)
+    try:
+        clusters = origin.cluster_ids(job)
+    except JobsError:
+        raise
+    except KfetchError as cause:
+        if _is_refusal(cause):
+            raise job.error(f"job {job.name}", cause) from cause
+        reason = job.in_own_words(cause.message)
+        log.warning("job %s: kfetch could not compare the Kafka cluster: %s", job.name, reason)
+        return False
+    origin.note_origin(job, clusters)
+    return True
+
+
+def _is_refusal(cause: KfetchError) -> bool:
+    """Returns whether another try can't help: a wrong password, certificate, listener or option."""
+    return isinstance(cause, AccessRefused | OptionError) or cause.where.get("retriable") is False
+
+
+def check_replay(job: Job) -> None:
+    """Raises RecordsLost if records of the job's last replay have expired before it ran.
+
+    The replay has deleted their rows. With ``failOnDataLoss=true``, the source itself fails for
+    expired records. With ``false`` it would go on, and the rows would be lost without a word.
+
+    Raises the source's error if the brokers do not answer. Asks them only if the job has not run
+    since the replay, and only about sources with ``failOnDataLoss=false``.
+    """
+    path = local_directory(job)
+    move = last_move(path) if path else None
+    if path is None or move is None or not move.tables or move.stage is not Stage.DONE:
+        return
+    planned = read_checkpoint(path).planned
+    if planned is None or planned.number != move.batch:
+        return
+    views = [view for view in job.file.views() if not job.parsed_options(view).fail_on_data_loss]
+    if gaps := unreadable(job, views, move.ranges, move.topic_ids):
+        more = f" ({len(gaps) - 1} more partitions have such offsets)" if len(gaps) > 1 else ""
+        raise RecordsLost(
+            f"job {job.name}: {gaps[0]}{more}. The replay has deleted their rows: restore them "
+            f"with kfetch offsets undo {job.name} --execute"
+        )
