@@ -52,7 +52,10 @@ def allocate_warm(size: int) -> memoryview:
 
 
 class SharedBroker:
-    """One broker of one query. One thread at a time steps it, and posts the tasks' calls to it."""
+    """One broker of one query. One thread at a time steps it, and runs the tasks' calls.
+
+    A delivery changes the session, the inboxes and the pauses together, so they stand in one class.
+    """
 
     def __init__(
         self,

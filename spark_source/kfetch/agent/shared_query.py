@@ -28,7 +28,10 @@ log = logging.getLogger(__name__)
 
 
 class SharedQuery:
-    """The brokers of one query on this executor, each with a thread of its own."""
+    """The brokers of one query on this executor, each with a thread of its own.
+
+    One lock guards the brokers, their costs and the readers, which a status shows together.
+    """
 
     def __init__(self, name: str, options: SourceOptions, budget: Budget) -> None:
         self.name = name
