@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kfetch import decoding, planner
-from kfetch.fetch import inline
+from kfetch.agent import inline
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import TopicPartition
 from kfetch.records import reference

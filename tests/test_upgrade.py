@@ -17,6 +17,8 @@ from kfetch_jobs.checkpoints import checkpoint
 from kfetch_jobs.config import Project
 from kfetch_jobs.kafka import state
 from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.progress_file import last_batch
+from kfetch_jobs.progress.reports import read_pulse
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
@@ -144,6 +146,17 @@ def test_a_database_takes_new_rows(project: Project) -> None:
         incumbent = store.last_supervisor()
         assert incumbent is not None
         assert (1, 2e9) == (incumbent.pid, incumbent.ended_s)
+
+
+def test_reports_of_an_old_run_count(project: Project) -> None:
+    """The old run's pulse and history are read: a supervisor may adopt such a run."""
+    directory = project.storage / "clicks"
+    pulse, last = read_pulse(directory), last_batch(directory)
+
+    assert pulse is not None
+    assert last is not None
+    assert checkpoint.read_checkpoint(directory / "checkpoint").query == pulse.query
+    assert (pulse.batch, pulse.lag) == (last.batch, last.lag)
 
 
 def test_a_supervisor_takes_over(project: Project) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kfetch.agent import launch
+from kfetch.agent import inline, launch
 from kfetch.errors import KfetchError
-from kfetch.fetch import inline
 from kfetch.spark import worker
 from kfetch.spark.options import parse
 from kfetch.watch.driver import Driver

@@ -8,7 +8,7 @@ from typing import Any
 
 from integration.brokers.cluster import ReleaseCluster
 from integration.streams import PATIENCE_S
-from kfetch.fetch import inline
+from kfetch.agent import inline
 from kfetch.offsets import Offsets, from_json
 from kfetch.spark import worker
 from kfetch.spark.options import parse

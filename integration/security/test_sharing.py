@@ -14,9 +14,8 @@ import pytest
 
 from integration.secured import SecuredCluster
 from integration.security.access import VALUES, options
-from kfetch.agent import launch
+from kfetch.agent import inline, launch
 from kfetch.errors import AccessRefused, AgentError
-from kfetch.fetch import inline
 from kfetch.model import Split
 from kfetch.options import SourceOptions
 from kfetch.spark import worker

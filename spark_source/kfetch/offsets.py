@@ -48,6 +48,9 @@ class Position(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
+Positions = Mapping[TopicPartition, Position]
+
+
 class LeftPosition(NamedTuple):
     """The last position of a partition that left the query."""
 

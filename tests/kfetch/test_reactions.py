@@ -18,8 +18,8 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
+from kfetch.agent.inline import Query
 from kfetch.errors import AuthenticationFailed, BrokerError, ConnectionLost, WrongListener
-from kfetch.fetch.inline import Query
 from kfetch.model import Broker, ClusterView, Leader, OffsetRange, Topic, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import NetworkOptions

@@ -67,10 +67,10 @@ def _refusal(job: Job, trace: str) -> str:
     )
 
 
-def _queries_of_others(job: Job) -> Iterator[str]:
+def _queries_of_others(job: Job) -> Iterator[object]:
     """The ids of the queries of other jobs, whether their files are there or not."""
     for directory in job.directory.parent.glob("*/"):
         if directory != job.directory:
             pulse = read_pulse(directory)
-            queries = (query_id(directory / "checkpoint"), pulse.query if pulse else None)
-            yield from filter(None, queries)
+            yield query_id(directory / "checkpoint")
+            yield pulse.query if pulse else None

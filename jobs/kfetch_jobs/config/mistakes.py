@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from kfetch_jobs.config.yamlfile import Document, Location, suggestion
+from kfetch_jobs.config.yamlfile import Document, KeyPath, suggestion
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -112,7 +112,7 @@ def _order(document: Document, one: Any) -> tuple[bool, int]:
 
 
 def _sentence(model: type[BaseModel], document: Document, one: Any) -> str:
-    location: Location = tuple(one["loc"])
+    location: KeyPath = tuple(one["loc"])
     name = ".".join(map(str, location))
     if one["type"] == "extra_forbidden":
         known = _keys(_model_at(model, location[:-1]))
@@ -142,7 +142,7 @@ def _keys(model: type[BaseModel] | None) -> Sequence[str]:
     return list(model.model_fields) if model else []
 
 
-def _model_at(model: type[BaseModel], location: Location) -> type[BaseModel] | None:
+def _model_at(model: type[BaseModel], location: KeyPath) -> type[BaseModel] | None:
     annotation: Any = model
     for name in location:
         annotation = _inside(annotation, str(name))

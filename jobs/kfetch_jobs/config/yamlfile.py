@@ -28,7 +28,7 @@ import yaml
 
 from kfetch_jobs.errors import ConfigError
 
-Location = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 _SYNONYMS = {"topic": "subscribe", "topics": "subscribe"}
 """Words of other tools, with kfetch's word for the same thing. No spelling leads from one to it."""
@@ -61,8 +61,8 @@ class Document:
     value: dict[str, Any] = field(repr=False)
     text: str = field(default="", repr=False)
     """The whole text, with its placeholders."""
-    lines: dict[Location, int] = field(default_factory=dict)
-    raw_texts: dict[Location, str] = field(default_factory=dict)
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    raw_texts: dict[KeyPath, str] = field(default_factory=dict)
     """The text with its placeholders, by location: safe to show where the value may be secret."""
     placeholders: dict[str, str] = field(default_factory=dict, repr=False)
     """Filled values, with their placeholders."""
@@ -78,13 +78,13 @@ class Document:
         """Return a sentence about this file with ``${…}`` in place of every filled value."""
         return with_placeholders(sentence, self.placeholders)
 
-    def line(self, location: Location) -> int:
+    def line(self, location: KeyPath) -> int:
         """Return the line of a part, or of the nearest part around it."""
         while location and location not in self.lines:
             location = location[:-1]
         return self.lines.get(location, 1)
 
-    def file_line(self, location: Location) -> str:
+    def file_line(self, location: KeyPath) -> str:
         """Return ``file:line`` of a part."""
         return f"{display(self.path)}:{self.line(location)}"
 
@@ -125,7 +125,7 @@ def _is_distinctive(line: str) -> bool:
     return len(line) >= _SECRET_LINE_MIN
 
 
-def _is_schema(at: Location) -> bool:
+def _is_schema(at: KeyPath) -> bool:
     """Whether the last key names a schema."""
     return bool(at) and _SCHEMA.fullmatch(str(at[-1])) is not None
 
@@ -229,7 +229,7 @@ class _Filler:
         self.mistakes: list[str] = []
         """Mistakes beside which the rest of the file can be read."""
 
-    def value(self, node: yaml.Node, at: Location) -> Any:
+    def value(self, node: yaml.Node, at: KeyPath) -> Any:
         """Return the value of a node. Raises ConfigError for an unusable one."""
         self._values += 1
         self._check_size(self._values, _VALUES_MAX, "values", at)
@@ -247,7 +247,7 @@ class _Filler:
         finally:
             self._open.discard(node)
 
-    def _check_size(self, size: int, most: int, unit: str, at: Location) -> None:
+    def _check_size(self, size: int, most: int, unit: str, at: KeyPath) -> None:
         """Raise ConfigError for a file that expands too far, with the line of the outermost key."""
         if size > most:
             raise ConfigError(
@@ -255,7 +255,7 @@ class _Filler:
                 f"{most:,} {unit}: write fewer"
             )
 
-    def _mapping(self, node: yaml.MappingNode, at: Location) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, at: KeyPath) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = self._key(key_node)
@@ -277,7 +277,7 @@ class _Filler:
             )
         return str(node.value)
 
-    def _scalar(self, node: yaml.ScalarNode, at: Location) -> Any:
+    def _scalar(self, node: yaml.ScalarNode, at: KeyPath) -> Any:
         if node.tag == f"{_TAG}str":
             return self._filled(node.value, at)
         if node.tag not in self._loader.yaml_constructors:
@@ -292,14 +292,14 @@ class _Filler:
                 "quotes if it is text"
             ) from cause
 
-    def _named(self, at: Location) -> str:
+    def _named(self, at: KeyPath) -> str:
         return f"{self._document.file_line(at)}: {'.'.join(map(str, at))}"
 
-    def _item(self, node: yaml.Node, at: Location) -> Any:
+    def _item(self, node: yaml.Node, at: KeyPath) -> Any:
         self._document.lines[at] = node.start_mark.line + 1
         return self.value(node, at)
 
-    def _filled(self, text: str, at: Location) -> str:
+    def _filled(self, text: str, at: KeyPath) -> str:
         filled = _REFERENCE.sub(lambda match: self._lookup_or_mistake(match[1], at), text)
         self._characters += len(filled)
         self._check_size(self._characters, _TEXT_MAX, "characters", at)
@@ -307,14 +307,14 @@ class _Filler:
             self._document.raw_texts[at] = text
         return filled
 
-    def _lookup_or_mistake(self, reference: str, at: Location) -> str:
+    def _lookup_or_mistake(self, reference: str, at: KeyPath) -> str:
         try:
             return self._lookup(reference, at)
         except ConfigError as error:
             self.mistakes += error.mistakes
             return ""
 
-    def _lookup(self, reference: str, at: Location) -> str:
+    def _lookup(self, reference: str, at: KeyPath) -> str:
         if reference in self._names:
             return self._names[reference]
         if variable := _VARIABLE.fullmatch(reference):
@@ -335,7 +335,7 @@ class _Filler:
                     self._document.secrets[text] = f"${{{reference}}}"
         return value
 
-    def _variable(self, reference: str, variable: re.Match[str], at: Location) -> str:
+    def _variable(self, reference: str, variable: re.Match[str], at: KeyPath) -> str:
         value: str | None = self._environ.get(variable["name"], variable["default"])
         if value is None:
             raise ConfigError(
@@ -344,7 +344,7 @@ class _Filler:
             )
         return value
 
-    def _content(self, name: str, at: Location) -> str:
+    def _content(self, name: str, at: KeyPath) -> str:
         path = self._document.path.parent / name
         line = self._document.file_line(at)
         limit = _SCHEMA_BYTES_MAX if _is_schema(at) else _FILE_BYTES_MAX

@@ -37,7 +37,7 @@ _FREE_BYTES_MIN = 1 << 30
 """With less free space, logs and tables soon fill the disk."""
 
 
-class State(StrEnum):
+class Grade(StrEnum):
     """The result of one check."""
 
     OK = "ok"
@@ -49,7 +49,7 @@ class State(StrEnum):
 class Finding:
     """One check: its subject, its result, and what the user can do."""
 
-    state: State
+    state: Grade
     subject: str
     """What was checked."""
     text: str
@@ -84,19 +84,19 @@ def python(version: tuple[int, ...]) -> Finding:
     """Check the Python that runs this process and Spark's workers."""
     text = f"{version[0]}.{version[1]}, {sys.executable}"
     if version >= PYTHON_MINIMUM:
-        return Finding(State.OK, "python", text)
+        return Finding(Grade.OK, "python", text)
     advice = f"install Python {'.'.join(map(str, PYTHON_MINIMUM))} or newer, and kfetch into it"
-    return Finding(State.FAIL, "python", text, advice)
+    return Finding(Grade.FAIL, "python", text, advice)
 
 
 def java() -> Finding:
     """Check the Java that Spark starts."""
     try:
         path = find_java()
-        return Finding(State.OK, "java", f"{java_version(path)}, {path}")
+        return Finding(Grade.OK, "java", f"{java_version(path)}, {path}")
     except JobsError as cause:
         sentence, _, advice = cause.message.rpartition(": ")
-        return Finding(State.FAIL, "java", sentence, advice)
+        return Finding(Grade.FAIL, "java", sentence, advice)
 
 
 def installed_packages() -> Iterator[Finding]:
@@ -120,11 +120,11 @@ def packages(requires: list[str], installed: Callable[[str], str | None]) -> Ite
 def _package(name: str, requirement: Requirement, version: str | None) -> Finding:
     advice = f"pip install '{name}{requirement.specifier}'"
     if version is None:
-        return Finding(State.FAIL, name, "is not installed", advice)
+        return Finding(Grade.FAIL, name, "is not installed", advice)
     if not requirement.specifier.contains(version, prereleases=True):
         text = f"is {version}, but kfetch needs {requirement.specifier}"
-        return Finding(State.FAIL, name, text, advice)
-    return Finding(State.OK, name, version)
+        return Finding(Grade.FAIL, name, text, advice)
+    return Finding(Grade.OK, name, version)
 
 
 def _installed(name: str) -> str | None:
@@ -142,23 +142,23 @@ def decoder() -> Finding:
         ready = state()
     except Exception as cause:  # a broken llvmlite raises errors of any type
         advice = "pip install --force-reinstall numba llvmlite"
-        return Finding(State.FAIL, "decoder", f"can't be loaded ({cause})", advice)
+        return Finding(Grade.FAIL, "decoder", f"can't be loaded ({cause})", advice)
     if ready.reference:
         text = "KFETCH_RECORDS=reference selects the slow decoder in pure Python"
-        return Finding(State.WARN, "decoder", text, "unset KFETCH_RECORDS")
+        return Finding(Grade.WARN, "decoder", text, "unset KFETCH_RECORDS")
     if ready.compiled:
-        return Finding(State.OK, "decoder", f"compiled, in {ready.directory}")
+        return Finding(Grade.OK, "decoder", f"compiled, in {ready.directory}")
     text = "is not compiled yet: the first read waits some seconds for it"
-    return Finding(State.WARN, "decoder", text, "kfetch warm")
+    return Finding(Grade.WARN, "decoder", text, "kfetch warm")
 
 
 def files(soft: int, hard: int) -> Finding:
     """Check how many files a process may open. The JVM raises its own limit to the hard one."""
     text = f"{_limit(soft)} at once, {_limit(hard)} at most"
     if hard == resource.RLIM_INFINITY or hard >= _FILES_MIN:
-        return Finding(State.OK, "open files", text)
+        return Finding(Grade.OK, "open files", text)
     advice = f"raise the hard limit (ulimit -Hn) to {_FILES_MIN} or more"
-    return Finding(State.WARN, "open files", text, advice)
+    return Finding(Grade.WARN, "open files", text, advice)
 
 
 def _limit(value: int) -> str:
@@ -169,10 +169,10 @@ def jobs(project: Project) -> Finding:
     """Check the files of the project's jobs."""
     names, mistakes = project.jobs_and_mistakes()
     if not mistakes:
-        return Finding(State.OK, "jobs", f"{len(names)}, {project.path}")
+        return Finding(Grade.OK, "jobs", f"{len(names)}, {project.path}")
     more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
     advice = "kfetch validate lists all mistakes"
-    return Finding(State.FAIL, "jobs", f"{mistakes[0]}{more}", advice)
+    return Finding(Grade.FAIL, "jobs", f"{mistakes[0]}{more}", advice)
 
 
 def storage(directory: Path) -> Finding:
@@ -189,11 +189,11 @@ def storage(directory: Path) -> Finding:
             f"give user {os.getuid()} the right to write there, or name another storage in "
             "kfetch.yml"
         )
-        return Finding(State.FAIL, "storage", text, advice)
+        return Finding(Grade.FAIL, "storage", text, advice)
     text = f"{directory}, {free / (1 << 30):,.1f} GiB free"
     if free >= _FREE_BYTES_MIN:
-        return Finding(State.OK, "storage", text)
-    return Finding(State.WARN, "storage", text, "make room on that disk")
+        return Finding(Grade.OK, "storage", text)
+    return Finding(Grade.WARN, "storage", text, "make room on that disk")
 
 
 def _topics(project: Project, cluster: str) -> set[str]:
@@ -231,23 +231,23 @@ def _cluster(
         state = brokers.check(options, topics, wait_s=LOOKUP_TIMEOUT_S)
     except OptionError as cause:
         advice = f"correct clusters.{name} in kfetch.yml or env/"
-        yield Finding(State.FAIL, subject, cause.message, advice)
+        yield Finding(Grade.FAIL, subject, cause.message, advice)
         return
     except AccessRefused as cause:  # its sentence names the missing operation
-        yield Finding(State.FAIL, subject, cause.message)
+        yield Finding(Grade.FAIL, subject, cause.message)
         return
     except KfetchError as cause:
         other = f"start the cluster, or correct clusters.{name}.bootstrap.servers in kfetch.yml"
         advice = cause.action or other
-        yield Finding(State.FAIL, subject, cause.what, advice)
+        yield Finding(Grade.FAIL, subject, cause.what, advice)
         return
     text = f"{counted(len(state.brokers), 'broker')}, by {state.servers}"
-    yield Finding(State.OK, subject, text)
+    yield Finding(Grade.OK, subject, text)
     for broker_state in state.brokers:
         if broker_state.error:
             advice = "its advertised.listeners must name an address that this machine can reach"
             text = f"{broker_state.broker}: {broker_state.error}"
-            yield Finding(State.FAIL, subject, text, advice)
+            yield Finding(Grade.FAIL, subject, text, advice)
     for sentence in state.unreadable:
         text, _, advice = sentence.rpartition(": ")
-        yield Finding(State.FAIL, subject, text, advice)
+        yield Finding(Grade.FAIL, subject, text, advice)

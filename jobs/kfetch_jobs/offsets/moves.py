@@ -9,7 +9,7 @@ from enum import StrEnum
 from kfetch.model import TopicPartition
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.offsets.target import PartitionOffsets, Target
+from kfetch_jobs.offsets.target import MoveTarget, PartitionOffsets
 
 MARGIN_PERCENT = 1
 """The default margin of a replay, as a share of the log's offsets."""
@@ -54,7 +54,7 @@ def margin(log_start: int, log_end: int, percent: int) -> int:
 
 
 def partition_move(
-    verb: Verb, target: Target, offsets: PartitionOffsets, margin_percent: int = 0
+    verb: Verb, target: MoveTarget, offsets: PartitionOffsets, margin_percent: int = 0
 ) -> Move:
     """Returns the move of one partition. It stays within the log, a replay also off its margin."""
     goal = target(offsets)

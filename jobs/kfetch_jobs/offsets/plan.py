@@ -28,7 +28,7 @@ from kfetch_jobs.offsets.moves import (
     chosen_partitions,
     partition_move,
 )
-from kfetch_jobs.offsets.target import OffsetsFromFile, PartitionOffsets, Target, Timed
+from kfetch_jobs.offsets.target import MoveTarget, OffsetsFromFile, PartitionOffsets, Timed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class MovePlan:
 
     verb: Verb
     job: str
-    target: Target
+    target: MoveTarget
     checkpoint: Checkpoint
     moves: tuple[Move, ...]
     """The moves of the chosen partitions."""
@@ -97,7 +97,7 @@ class MovePlan:
 def plan_move(
     job: Job,
     verb: Verb,
-    target: Target,
+    target: MoveTarget,
     choices: Sequence[TopicChoice],
     margin_percent: int = MARGIN_PERCENT,
 ) -> MovePlan:
@@ -205,7 +205,7 @@ class _SourceMoves:
 def _source_moves(
     job: Job,
     verb: Verb,
-    target: Target,
+    target: MoveTarget,
     chosen: Collection[TopicPartition],
     source: SourceReport,
     planned_ends: Mapping[TopicPartition, Position],
@@ -251,7 +251,7 @@ def _reading(at: PartitionOffsets, after: int | None, planned_end: Position | No
 def _check_fits(
     job: Job,
     verb: Verb,
-    target: Target,
+    target: MoveTarget,
     chosen: Collection[TopicPartition],
     source: SourceReport,
 ) -> None:
@@ -274,7 +274,7 @@ def _check_fits(
             )
 
 
-def _timestamp_ms(target: Target) -> int | None:
+def _timestamp_ms(target: MoveTarget) -> int | None:
     return target.ms if isinstance(target, Timed) else None
 
 

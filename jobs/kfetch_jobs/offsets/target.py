@@ -97,4 +97,4 @@ class OffsetsFromFile:
         return f"the offsets of {self.name}"
 
 
-Target = Earliest | Latest | Timed | Shifted | OffsetsFromFile
+MoveTarget = Earliest | Latest | Timed | Shifted | OffsetsFromFile

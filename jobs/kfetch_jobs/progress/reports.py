@@ -64,7 +64,10 @@ class Pulse:
 
 
 def write_pulse(directory: Path, pulse: Pulse) -> None:
-    """Write the pulse into a job's directory."""
+    """Write the pulse into a job's directory.
+
+    It has these keys alone: a supervisor of the release before would take one with more for none.
+    """
     _write(directory / "pulse.json", pulse)
 
 

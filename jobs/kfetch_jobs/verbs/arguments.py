@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from kfetch_jobs.config import Project
 
-ProjectFile = Annotated[
+ProjectPath = Annotated[
     Path | None,
     typer.Option(
         "--project",
@@ -22,7 +22,6 @@ Environment = Annotated[
     str | None,
     typer.Option("--env", help="A file of env/, without .yml. Default: KFETCH_ENV, or none."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 def project_of(

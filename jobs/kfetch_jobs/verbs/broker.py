@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.errors import ConfigError
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
@@ -33,7 +34,6 @@ app = typer.Typer(
 Dir = Annotated[
     Path, typer.Option("--dir", help="The directory for the broker's data, logs and state.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 @app.command()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
+from kfetch.admin.cli.arguments import Json
+from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
 
 
 def doctor(
-    project: ProjectFile = None, environment: Environment = None, as_json: Json = False
+    project: ProjectPath = None, environment: Environment = None, as_json: Json = False
 ) -> None:
     """Check what jobs need: Python, Java, packages, decoder, file limits, storage, clusters.
 
@@ -28,7 +29,7 @@ def doctor(
     Example: check an image before you ship it
       kfetch doctor || exit 1
     """
-    from kfetch_jobs.looks.doctor import State
+    from kfetch_jobs.looks.doctor import Grade
 
     findings = []
     for finding in _findings(project, environment):
@@ -37,7 +38,7 @@ def doctor(
             typer.echo(_line(finding))
     if as_json:
         typer.echo(json.dumps([finding.to_json() for finding in findings]))
-    raise typer.Exit(1 if any(finding.state is State.FAIL for finding in findings) else 0)
+    raise typer.Exit(1 if any(finding.state is Grade.FAIL for finding in findings) else 0)
 
 
 def _findings(path: Path | None, environment: str | None) -> Iterator[Finding]:
@@ -53,19 +54,19 @@ def _project(path: Path | None, environment: str | None) -> tuple[Project | None
     """Returns the project if it loads, and else a finding that says why it does not."""
     from kfetch_jobs import config
     from kfetch_jobs.errors import ConfigError
-    from kfetch_jobs.looks.doctor import Finding, State
+    from kfetch_jobs.looks.doctor import Finding, Grade
 
     if path is None and environment is None:
         try:
             path = config.find(Path.cwd())
         except ConfigError:
             text = "there is none here: kfetch checked no storage and no cluster"
-            return None, Finding(State.WARN, "project", text, "name its file with --project")
+            return None, Finding(Grade.WARN, "project", text, "name its file with --project")
     try:
         return project_of(path, environment), None
     except ConfigError as error:
         advice = "kfetch validate lists all mistakes"
-        return None, Finding(State.FAIL, "project", error.message, advice)
+        return None, Finding(Grade.FAIL, "project", error.message, advice)
 
 
 def _line(finding: Finding) -> str:

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.plural import counted
-from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
 from kfetch_jobs.verbs.text import warn
 
 
@@ -41,7 +42,7 @@ def init(
 
 
 def validate(
-    project: ProjectFile = None, environment: Environment = None, as_json: Json = False
+    project: ProjectPath = None, environment: Environment = None, as_json: Json = False
 ) -> None:
     """Check every file of the project, without Kafka and Spark, and list all mistakes.
 

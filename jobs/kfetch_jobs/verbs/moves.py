@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.util.plural import counted
-from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
 from kfetch_jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
@@ -22,13 +23,13 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.offsets.execution import MoveResult
     from kfetch_jobs.offsets.moves import Move, Verb
     from kfetch_jobs.offsets.plan import MovePlan
-    from kfetch_jobs.offsets.target import Target
+    from kfetch_jobs.offsets.target import MoveTarget
 
 LINES_MAX = 20
 """The number of partitions in a list. ``--partitions`` shows all of them."""
 
-Earliest = Annotated[bool, typer.Option("--to-earliest", help="Move to the start of the log.")]
-Latest = Annotated[bool, typer.Option("--to-latest", help="Move to the end of the log.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Move to the start of the log.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="Move to the end of the log.")]
 Time = Annotated[
     str | None,
     typer.Option(
@@ -67,7 +68,7 @@ Execute = Annotated[
     bool,
     typer.Option("--execute", help="Make the change. Without it, the command only shows the plan."),
 ]
-Margin = Annotated[
+MarginPercent = Annotated[
     int,
     typer.Option(
         metavar="PERCENT",
@@ -92,8 +93,8 @@ def add(app: typer.Typer) -> None:
 
 def reset(
     job: JobName,
-    to_earliest: Earliest = False,
-    to_latest: Latest = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
     to_datetime: Time = None,
     by_duration: Ago = None,
     shift_by: Shift = None,
@@ -105,7 +106,7 @@ def reset(
     ] = False,
     partitions: AllPartitions = False,
     execute: Execute = False,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
@@ -135,7 +136,7 @@ def reset(
 
 def replay(
     job: JobName,
-    to_earliest: Earliest = False,
+    to_earliest: ToEarliest = False,
     to_datetime: Time = None,
     by_duration: Ago = None,
     shift_by: Shift = None,
@@ -148,10 +149,10 @@ def replay(
             help="Allow more deleted rows than offsets: a record may have several rows.",
         ),
     ] = False,
-    margin: Margin = 1,
+    margin: MarginPercent = 1,
     partitions: AllPartitions = False,
     execute: Execute = False,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
@@ -194,7 +195,7 @@ class _MoveRequest:
 
     job: str
     verb: Verb
-    target: Target
+    target: MoveTarget
     topics: Sequence[str]
     execute: bool
     give_up_batch: bool = False
@@ -210,11 +211,11 @@ def _target(
     ago: str | None,
     shift: int | None,
     file: Path | None,
-) -> Target:
+) -> MoveTarget:
     from kfetch_jobs.offsets import target
     from kfetch_jobs.verbs import targets
 
-    targets_given: list[Target] = []
+    targets_given: list[MoveTarget] = []
     targets_given += [target.Earliest()] if earliest else []
     targets_given += [target.Latest()] if latest else []
     targets_given += [targets.of_time(at)] if at is not None else []

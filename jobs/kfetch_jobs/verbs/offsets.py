@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.times import utc
 from kfetch_jobs.verbs import moves, undo
-from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
 from kfetch_jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
@@ -35,7 +36,7 @@ app = typer.Typer(
 @app.command(short_help="Print the micro-batches and offsets of the checkpoint.")
 def show(
     job: JobName,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:

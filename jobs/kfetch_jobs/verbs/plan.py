@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.plural import counted
-from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
 from kfetch_jobs.verbs.text import duration, number, offset, table, warn
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
@@ -32,7 +33,7 @@ def add(app: typer.Typer) -> None:
 
 def plan(
     job: JobName,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
@@ -211,7 +212,7 @@ def lag(
     job: Annotated[
         str | None, typer.Argument(help="The name of the job. Default: all jobs.")
     ] = None,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     partitions: Annotated[bool, typer.Option("--partitions", help="Show each partition.")] = False,
     as_json: Json = False,

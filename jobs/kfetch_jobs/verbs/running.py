@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.plural import counted
-from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.config import Job
@@ -21,7 +22,7 @@ if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
 
 def run(
     job: JobName,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     as_json: Json = False,
     ending: Annotated[Path | None, typer.Option(hidden=True)] = None,

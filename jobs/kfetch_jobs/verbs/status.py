@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.times import utc
-from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
 from kfetch_jobs.verbs.text import console, duration, number, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
@@ -38,7 +39,7 @@ def _overview(project: Project) -> ProjectStatus:
 
 
 def list_jobs(
-    project: ProjectFile = None, environment: Environment = None, as_json: Json = False
+    project: ProjectPath = None, environment: Environment = None, as_json: Json = False
 ) -> None:
     """List the project's jobs with their topics, tables and triggers.
 
@@ -64,7 +65,7 @@ def _when(job: JobStatus) -> str:
 
 
 def status(
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show the state again each second, until Ctrl-C.")
@@ -190,7 +191,7 @@ def history(
         list[str] | None,
         typer.Argument(metavar="[JOB...]", help="The names of the jobs. Default: all jobs."),
     ] = None,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     count: Annotated[
         int,
@@ -238,7 +239,7 @@ def logs(
     job: Annotated[
         str | None, typer.Argument(help="The name of the job. Default: the supervisor's log.")
     ] = None,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     lines: Annotated[int, typer.Option("-n", min=0, help="The number of lines to print.")] = 50,
     follow: Annotated[

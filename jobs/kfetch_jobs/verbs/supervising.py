@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.plural import counted
-from kfetch_jobs.verbs.arguments import Environment, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
@@ -48,7 +49,7 @@ def add(app: typer.Typer) -> None:
 
 
 def up(
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     detach: Annotated[
         bool,
@@ -150,7 +151,7 @@ def _log(project: Project, as_json: bool, quiet: bool) -> Iterator[None]:
 
 
 def down(
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     now: Annotated[bool, typer.Option("--now", help="Do not wait for micro-batches.")] = False,
     timeout: Timeout = _TIMEOUT_S,
@@ -180,7 +181,7 @@ def down(
 
 def start(
     jobs: Jobs,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:
@@ -204,7 +205,7 @@ def start(
 
 def stop(
     jobs: Jobs,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     timeout: Timeout = _TIMEOUT_S,
     as_json: Json = False,
@@ -224,7 +225,7 @@ def stop(
 
 def restart(
     jobs: Jobs,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     timeout: Timeout = _TIMEOUT_S,
     as_json: Json = False,
@@ -244,7 +245,7 @@ def restart(
 
 def pause(
     jobs: Jobs,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     timeout: Timeout = _TIMEOUT_S,
     as_json: Json = False,
@@ -264,7 +265,7 @@ def pause(
 
 def resume(
     jobs: Jobs,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kfetch_jobs.verbs.arguments import Json
+from kfetch.admin.cli.arguments import Json
 
 if TYPE_CHECKING:  # late in the verb: it imports packages that may be missing
     from kfetch_jobs.demo.summary import Summary

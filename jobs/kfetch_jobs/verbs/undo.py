@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.times import utc
-from kfetch_jobs.verbs.arguments import Environment, JobName, Json, ProjectFile, project_of
+from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
 from kfetch_jobs.verbs.moves import (
     LINES_MAX,
     AllPartitions,
@@ -35,7 +36,7 @@ def undo(
     job: JobName,
     partitions: AllPartitions = False,
     execute: Execute = False,
-    project: ProjectFile = None,
+    project: ProjectPath = None,
     environment: Environment = None,
     as_json: Json = False,
 ) -> None:

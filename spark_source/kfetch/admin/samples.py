@@ -94,7 +94,7 @@ def read(kafka: Mapping[str, str], topic: str, count: int, *, keys: bool = False
 
 
 def _records(chosen: Mapping[str, str], topic: str, count: int, column: str) -> Iterator[Record]:
-    from kfetch.fetch import inline
+    from kfetch.agent import inline
     from kfetch.spark.options import parse
     from kfetch.watch.batch_planning import plan_batch
     from kfetch.watch.lookups import OffsetLookup

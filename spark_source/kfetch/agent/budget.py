@@ -43,7 +43,11 @@ _Key = tuple[Hashable, Hashable]
 
 
 class Budget:
-    """Bytes in use below a limit: replies, segments and cached values. Any thread may use it."""
+    """Bytes in use below a limit: replies, segments and cached values. Any thread may use it.
+
+    One lock guards all of its numbers, and each rule of admission reads most of them. So they stand
+    in one class.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

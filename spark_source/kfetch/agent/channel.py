@@ -82,7 +82,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class SegmentFilled:
     """Agent to worker: a segment holds an Arrow stream of one record batch."""
 
     segment: int

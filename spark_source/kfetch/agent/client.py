@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from kfetch.agent.channel import (
     NO_ROOM_ACTION,
-    Batch,
     Channel,
     ChannelClosed,
     ChannelTimeout,
@@ -23,6 +22,7 @@ from kfetch.agent.channel import (
     ReadDone,
     ReadFailed,
     ReadRequest,
+    SegmentFilled,
     SegmentReleased,
 )
 from kfetch.agent.home import files_of, find_owner, user_directory
@@ -119,7 +119,7 @@ def _received_batches(channel: Channel, remaining: list[OffsetRange]) -> Iterato
             raise message.error
         if isinstance(message, KeepAlive):
             continue
-        if not isinstance(message, Batch):
+        if not isinstance(message, SegmentFilled):
             raise AgentError(f"the agent sent {type(message).__name__}")
         for number in message.retired:
             del segments[number]

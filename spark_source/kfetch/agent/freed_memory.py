@@ -9,12 +9,13 @@ counts it: 10 to 15 MiB of a budget of 64 MiB.
 from __future__ import annotations
 
 import ctypes
+import os
 import time
 
 import pyarrow as pa
 
 _PAUSE_S = 0.1  # a call takes about a millisecond, and the next batch pays for fresh pages
-_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
 """None where the C library has no such function (musl)."""
 _next_at = 0.0
 

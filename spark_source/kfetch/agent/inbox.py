@@ -23,10 +23,10 @@ _WORKER_CHECK_S = 0.2
 
 
 class RangeReader(Protocol):
-    """The part of a BrokerThread that an inbox uses."""
+    """The part of a SharedBroker that an inbox uses."""
 
     def add(self, ranges: Sequence[RangeProgress], inbox: Inbox) -> bool:
-        """Read ranges for a task. Returns False if the thread has retired."""
+        """Read ranges for a task. Returns False if the reader has retired."""
 
     def drop(self, progress: RangeProgress) -> None:
         """Stop reading a range."""
@@ -38,8 +38,9 @@ class RangeReader(Protocol):
 class Inbox:
     """A task's ArrivalSource.
 
-    ``reader_of`` returns a broker's thread, and a new one if it has retired. ``budget`` says how
-    large a batch may be. ``next`` calls ``worker_has_closed`` at intervals while nothing arrives.
+    ``reader_of`` returns a broker's reader, and a new one if it has retired. ``budget`` says how
+    large a batch may be. While nothing arrives, ``next`` calls ``worker_has_closed`` at intervals,
+    and ``fetch`` with its deadline. ``fetch`` returns for how many seconds it has nothing to do.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class Inbox:
         reader_of: Callable[[Broker], RangeReader],
         budget: Budget,
         worker_has_closed: Callable[[], bool],
+        fetch: Callable[[float], float] = lambda _: threading.TIMEOUT_MAX,
     ) -> None:
         self._reader_of = reader_of
         self._budget = budget
         self._worker_has_closed = worker_has_closed
+        self._fetch = fetch
         self._readers: dict[RangeProgress, RangeReader] = {}
-        """The thread that got each range. The range may have left it since."""
+        """The reader that got each range. The range may have left it since."""
         self._deliveries: queue.SimpleQueue[tuple[list[Arrival], Callable[[], object]]]
         self._deliveries = queue.SimpleQueue()
         self._failure: KfetchError | None = None
@@ -96,8 +99,9 @@ class Inbox:
         Raises ChannelClosed if the worker has closed its channel, and AgentError after ``fail``.
         """
         while self._failure is None:
+            pause_s = self._fetch(deadline) if self._deliveries.empty() else 0.0
             left_s = until - time.monotonic()
-            timeout_s = max(0.0, min(left_s, _WORKER_CHECK_S))
+            timeout_s = max(0.0, min(left_s, pause_s, _WORKER_CHECK_S))
             try:
                 arrivals, on_received = self._deliveries.get(timeout=timeout_s)
             except queue.Empty:

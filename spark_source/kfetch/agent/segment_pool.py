@@ -7,7 +7,7 @@ import select
 import time
 
 from kfetch.agent.budget import Budget, Reservation
-from kfetch.agent.channel import Batch, Channel, KeepAlive, SegmentReleased
+from kfetch.agent.channel import Channel, KeepAlive, SegmentFilled, SegmentReleased
 from kfetch.agent.segments import Segment, stream_size
 from kfetch.errors import AgentError
 from kfetch.fetch.split_reader import Delivery
@@ -49,7 +49,7 @@ class SegmentPool:
             batch_memory.release()
         descriptors = [] if segment.sent else [segment.descriptor]
         retired, self._retired = tuple(self._retired), []
-        message = Batch(
+        message = SegmentFilled(
             segment=segment.number, size=size, positions=delivery.positions, retired=retired
         )
         self._channel.send(message, descriptors)

@@ -32,12 +32,9 @@ from kfetch.agent.channel import (
     peer_uid,
 )
 from kfetch.agent.freed_memory import return_freed_memory
-from kfetch.agent.inbox import Inbox
 from kfetch.agent.segment_pool import SegmentPool
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.errors import AgentError, KfetchError
-from kfetch.fetch.split_reader import SplitReader
-from kfetch.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -233,25 +230,11 @@ class Server:
 
     def _send_deliveries(self, request: ReadRequest, segments: SegmentPool) -> None:
         threading.current_thread().name = f"{request.query[:8]} task"  # for the log
-        options, budget = request.options, self._queries.budget
         with contextlib.ExitStack() as stack:
-            stack.enter_context(budget.reading())
+            stack.enter_context(self._queries.budget.reading())
             query = stack.enter_context(self._queries.reading(request))
-            cluster = Cluster(options.bootstrap, options.network)
-            stack.callback(cluster.close)
-            inbox = stack.enter_context(
-                contextlib.closing(Inbox(query.thread_of, budget, segments.poll_worker))
-            )
-            reader = SplitReader(
-                request.ranges,
-                options,
-                cluster,
-                inbox,
-                query.count_event,
-                query.metadata,
-                query.replicas,
-            )
-            deliveries = stack.enter_context(contextlib.closing(reader.deliveries()))
+            deliveries = query.deliveries(request.ranges, request.options, segments.poll_worker)
+            stack.callback(deliveries.close)
             for delivery in deliveries:
                 segments.send(delivery)
                 del delivery  # free its batch before the next one is decoded

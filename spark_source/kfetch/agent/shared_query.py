@@ -1,28 +1,37 @@
-"""One query of an agent, shared by its tasks: a thread with one session per broker, and totals."""
+"""One query of an agent, shared by its tasks: one session per broker, and totals."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 
 from kfetch.agent.broker_thread import BrokerThread
 from kfetch.agent.budget import Budget
 from kfetch.agent.channel import QueryStatus, ReadRequest
+from kfetch.agent.inbox import Inbox
+from kfetch.agent.shared_broker import SharedBroker
 from kfetch.agent.shared_metadata import SharedMetadata
 from kfetch.fetch import events
 from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.split_reader import Delivery, SplitReader
 from kfetch.fetch.stats import FetchStats, total
 from kfetch.fetch.stats_file import write_stats
 from kfetch.fetch.totals import Totals
-from kfetch.model import Broker
+from kfetch.model import Broker, OffsetRange
 from kfetch.options import SourceOptions
+from kfetch.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
 
 class SharedQuery:
-    """The broker threads of one query on this executor."""
+    """The brokers of one query on this executor, each with a thread of its own.
+
+    One lock guards the brokers, their costs and the readers, which a status shows together.
+    """
 
     def __init__(self, name: str, options: SourceOptions, budget: Budget) -> None:
         self.name = name
@@ -32,11 +41,11 @@ class SharedQuery:
         self.replicas = ReadReplicas.of(options)
         """The followers that partitions are read from, for all tasks."""
         self._budget = budget
-        self._threads: dict[Broker, BrokerThread] = {}
-        self._running: list[BrokerThread] = []
-        """These threads, and those that have retired and still close their sessions."""
+        self._brokers: dict[Broker, SharedBroker] = {}
+        self._running: list[SharedBroker] = []
+        """These brokers, and those that have retired and still close their sessions."""
         self._ended_stats = FetchStats()
-        """Of the threads that have ended."""
+        """Of the brokers whose sessions are closed."""
         self._lock = threading.Lock()
         self._readers = 0
         self._stream = ""
@@ -46,35 +55,58 @@ class SharedQuery:
         """Of events that belong to the whole query and to no fetcher."""
         self._stats_lock = threading.Lock()
 
-    def thread_of(self, broker: Broker) -> BrokerThread:
-        """Returns the broker's thread. Starts one if there is none, or if it has retired."""
-        with self._lock:
-            thread = self._threads.get(broker)
-            if thread is None or thread.retired:
-                thread = self._new_thread(broker)
-                thread.start()  # may raise for want of threads; then the next task tries again
-                self._threads[broker] = thread
-                self._running.append(thread)
-            return thread
+    def deliveries(
+        self,
+        ranges: Sequence[OffsetRange],
+        options: SourceOptions,
+        worker_has_closed: Callable[[], bool] = lambda: False,
+    ) -> Generator[Delivery, None, None]:
+        """Yields the batches of a task's ranges. Raises KfetchError.
 
-    def _new_thread(self, broker: Broker) -> BrokerThread:
+        It calls ``worker_has_closed`` at intervals while nothing arrives; see Inbox.
+        """
+        with (
+            closing(Cluster(options.bootstrap, options.network)) as cluster,
+            closing(Inbox(self.reader_of, self._budget, worker_has_closed, self._fetch)) as inbox,
+        ):
+            reader = SplitReader(
+                ranges, options, cluster, inbox, self.count_event, self.metadata, self.replicas
+            )
+            with closing(reader.deliveries()) as deliveries:
+                yield from deliveries
+
+    def reader_of(self, broker: Broker) -> SharedBroker:
+        """Returns the reader of a broker. Starts one if there is none, or if it has retired."""
+        with self._lock:
+            reader = self._brokers.get(broker)
+            if reader is None or reader.retired:
+                reader = self._start(broker)  # if it raises, the next task tries again
+                self._brokers[broker] = reader
+                self._running.append(reader)
+            return reader
+
+    def _start(self, broker: Broker) -> SharedBroker:
         return BrokerThread(
             self.name,
             broker,
             self.options,
             self._budget,
             self.count_event,
-            self._forget,
             self.replicas,
+            self._forget,
         )
 
-    def _forget(self, thread: BrokerThread) -> None:
-        """Remove a thread that ends, and keep what its sessions have cost."""
+    def _fetch(self, deadline: float) -> float:
+        """Fetch, if no thread does. Returns for how many seconds nothing is to be fetched."""
+        return threading.TIMEOUT_MAX
+
+    def _forget(self, ended: SharedBroker) -> None:
+        """Remove a broker whose session is closed, and keep what its sessions have cost."""
         with self._lock:
-            self._running.remove(thread)
-            self._ended_stats += thread.stats()
-            if self._threads.get(thread.broker) is thread:
-                del self._threads[thread.broker]
+            self._running.remove(ended)
+            self._ended_stats += ended.stats()
+            if self._brokers.get(ended.broker) is ended:
+                del self._brokers[ended.broker]
 
     def begin_read(self, request: ReadRequest) -> None:
         """Count a task that begins to read."""
@@ -108,28 +140,28 @@ class SharedQuery:
     def stats(self) -> FetchStats:
         """Returns what the query's sessions have cost in this agent."""
         with self._lock:
-            threads, ended = list(self._running), self._ended_stats
-        return total(thread.stats() for thread in threads) + ended + self._totals.stats()
+            running, ended = list(self._running), self._ended_stats
+        return total(broker.stats() for broker in running) + ended + self._totals.stats()
 
     def status(self) -> QueryStatus:
         """Returns the state of the query's sessions, and its totals."""
         with self._lock:
-            threads, topics = list(self._threads.values()), sorted(self._topics)
+            brokers, topics = list(self._brokers.values()), sorted(self._topics)
         return QueryStatus(
             name=self.name,
             stream=self._stream,
             topics=tuple(topics),
             idle_s=self.idle_s(),
-            sessions=tuple(thread.status() for thread in threads),
+            sessions=tuple(broker.status() for broker in brokers),
             totals=self.stats(),
         )
 
     def close(self) -> None:
         """Close every session."""
         with self._lock:
-            threads = list(self._running)
-            self._threads.clear()
-        for thread in threads:  # all at once: each may wait for its reply in flight
-            thread.request_close()
-        for thread in threads:
-            thread.close()
+            running = list(self._running)
+            self._brokers.clear()
+        for broker in running:  # all at once: each may wait for its reply in flight
+            broker.request_close()
+        for broker in running:
+            broker.close()

@@ -52,7 +52,7 @@ from kfetch.compiled.layout import (
 from kfetch.compiled.table import LOOPS, SectionTable, table_of_sections, table_of_slices
 from kfetch.model import NO_EPOCH
 from kfetch.records import arrow, reference
-from kfetch.records.arrow import SCHEMA, STANDARD_COLUMNS, ColumnBuffers, Columns, delivered
+from kfetch.records.arrow import SCHEMA, STANDARD_COLUMNS, Array, ColumnBuffers, Columns, delivered
 from kfetch.records.batch import Slice
 from kfetch.records.faults import Fault, UnexplainedFault, failure
 from kfetch.records.format import (
@@ -60,8 +60,6 @@ from kfetch.records.format import (
 )
 from kfetch.records.memory import UNLIMITED, Memory, Part
 from kfetch.records.sections import Section
-
-Array = np.ndarray[Any, Any]
 
 TIMESTAMP = SCHEMA.field("timestamp").type
 _MAP_BYTES = 64  # for each header, while its key is compared with others
@@ -92,7 +90,7 @@ SCRATCH = 9  # a buffer for what nobody reads
 SCRATCH_BYTES = 8  # of a row
 
 
-class _Plan(NamedTuple):
+class _FillPlan(NamedTuple):
     """What the loops do for some columns."""
 
     wanted: int
@@ -117,7 +115,7 @@ class _Plan(NamedTuple):
 
 
 @cache
-def _plan(columns: Columns) -> _Plan:
+def _plan(columns: Columns) -> _FillPlan:
     """Returns the plan for some columns.
 
     A column that nobody wants shares the buffer of one that ``fill_rows`` writes after it in each
@@ -135,7 +133,7 @@ def _plan(columns: Columns) -> _Plan:
     key_ends = KEY_ENDS_BUFFER if has[KEY_ENDS] else value_ends
     targets = key_ends, 1, 2, value_ends, 4, 5, offsets, times, headers
     owned = [has.get(bit, True) for bit in _BUFFERS]
-    return _Plan(wanted, (*owned, SCRATCH in targets), targets)
+    return _FillPlan(wanted, (*owned, SCRATCH in targets), targets)
 
 
 def decode(
@@ -213,7 +211,9 @@ def _row_buffers(table: SectionTable, columns: Columns, memory: Memory) -> Colum
     return ColumnBuffers(*_sizes_of_buffers(plan, rows, size + SLACK, size + SLACK))
 
 
-def _sizes_of_buffers(plan: _Plan, rows: int, key_bytes: int, value_bytes: int) -> tuple[int, ...]:
+def _sizes_of_buffers(
+    plan: _FillPlan, rows: int, key_bytes: int, value_bytes: int
+) -> tuple[int, ...]:
     """Returns the bytes of the buffers of ``fill_rows``, 0 for those that nobody needs."""
     ends, bits, numbers = 4 * rows + 4, _bytes_of_bits(rows), 8 * rows
     sizes = ends, key_bytes, bits, ends, value_bytes, bits, numbers, numbers, numbers

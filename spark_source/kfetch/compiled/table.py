@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from kfetch.compiled import cpu, layout, native
 from kfetch.model import TopicPartition
-from kfetch.records.arrow import empty_array
+from kfetch.records.arrow import Array, empty_array
 from kfetch.records.batch import Slice
 from kfetch.records.codecs import address_of
 from kfetch.records.format import CRC_FROM, HEADER_BYTES
 from kfetch.records.memory import Part
 from kfetch.records.sections import Section, SectionReader
-
-Array = np.ndarray[Any, Any]
 
 LOOPS = native.load()
 _FAST_CRCS = cpu.crc_lanes() > 0

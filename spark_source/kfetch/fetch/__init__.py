@@ -4,7 +4,7 @@
 - ``broker_reader`` reads ranges through a fetcher, and ``progress`` holds the position of a range.
 - ``arrivals`` says what may arrive for a range.
 - ``recovery`` answers the errors of a partition.
-- ``split_reader`` joins these into Arrow batches. ``inline`` runs all of it in Spark's worker.
+- ``part_decoder`` decodes records, and ``split_reader`` joins all this into Arrow batches.
 - ``events`` says what happened, ``stats`` how it is counted, ``totals`` adds it up, and
   ``stats_file`` writes the sums to files.
 """

@@ -49,7 +49,11 @@ class AcceptedReply:
 
 
 class Fetcher:
-    """Fetches from one broker through one incremental session."""
+    """Fetches from one broker through one incremental session.
+
+    A request changes connection, session, pending positions and times together, so they stand in
+    one class.
+    """
 
     def __init__(
         self,

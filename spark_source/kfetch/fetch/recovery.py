@@ -41,20 +41,6 @@ class LeaderMetadata(Protocol):
         """
 
 
-class FreshMetadata:
-    """The LeaderMetadata of one reader: each view is a request."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def announce(self, topic: str) -> None:
-        """See LeaderMetadata."""
-
-    def view(self, topics: AbstractSet[str], since: float, deadline: float) -> ClusterView:
-        """See LeaderMetadata."""
-        return self._cluster.view(topics, deadline)
-
-
 def relocate(progress: RangeProgress, view: ClusterView, *, now: float, fail: bool) -> bool:
     """Point a range to its partition's leader of now; False while there is none.
 

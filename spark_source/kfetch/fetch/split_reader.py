@@ -1,7 +1,6 @@
 """Reads one split: decodes arrivals into Arrow batches, and answers every error.
 
-An ``ArrivalSource`` brings arrivals. ``inline.InlineSource`` fetches in this thread; the agent's
-threads fetch for many tasks at once. ``recovery`` answers a partition's errors. A range without a
+An ``ArrivalSource`` brings arrivals. ``recovery`` answers a partition's errors. A range without a
 leader waits until metadata names one. Nothing loops without a pause. Without progress within
 ``kafkaConsumer.pollTimeoutMs``, the read fails with its first cause.
 """
@@ -17,13 +16,11 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from kfetch import codes, decoding
-from kfetch.decoding import decode_part
+from kfetch import codes
 from kfetch.errors import (
     AuthenticationFailed,
     BrokerError,
     ConnectionLost,
-    CorruptBatch,
     KfetchError,
     ReadStalled,
 )
@@ -36,11 +33,10 @@ from kfetch.fetch.arrivals import (
     RecordsArrived,
     release,
 )
+from kfetch.fetch.part_decoder import PartDecoder
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
-from kfetch.fetch.record_columns import record_columns
 from kfetch.fetch.replica_moves import ReplicaMoves
-from kfetch.formats import face
 from kfetch.model import ClusterView, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.reactions import Api
@@ -100,7 +96,11 @@ class Delivery:
 
 
 class SplitReader:
-    """Reads one split."""
+    """Reads one split.
+
+    Each answer to an error moves ranges, look-ups and the deadline together, so they stand in one
+    class.
+    """
 
     def __init__(
         self,
@@ -108,19 +108,16 @@ class SplitReader:
         options: SourceOptions,
         cluster: Cluster,
         source: ArrivalSource,
-        on_event: events.EventHandler = events.log_event,
-        leaders: recovery.LeaderMetadata | None = None,
-        replicas: ReadReplicas | None = None,
+        on_event: events.EventHandler,
+        leaders: recovery.LeaderMetadata,
+        replicas: ReadReplicas,
     ) -> None:
         self._options = options
-        self._fail_on_data_loss = options.fail_on_data_loss
-        self._columns = record_columns(options)
-        self._values: face.TypedValues | None = None
+        self._decoder = PartDecoder(options, on_event)
         self._cluster = cluster
-        self._leaders = leaders or recovery.FreshMetadata(cluster)
-        self._moves = ReplicaMoves(replicas or ReadReplicas(), self._leaders)
+        self._leaders = leaders
+        self._moves = ReplicaMoves(replicas, leaders)
         self._source = source
-        self._on_event = on_event
         self._unfinished = {
             i: RangeProgress.of(item, i) for i, item in enumerate(ranges) if item.size > 0
         }
@@ -137,17 +134,12 @@ class SplitReader:
         self._deadline = 0.0
         self._extended_s = 0.0
         """Seconds by which the deadline was extended since the last progress."""
-        self._skipped: set[tuple[str, int, int]] = set()
 
     def deliveries(self) -> Generator[Delivery, None, None]:
         """Yields batches until every range is done. Raises KfetchError."""
         try:
             self._add(list(self._unfinished.values()))
-            decoding.load_decoder()  # while an agent's brokers answer
-            if self._options.typed_columns:
-                self._values = face.typed_values(self._options.typed_columns)
-                row_bytes = self._values.row_bytes(self._options)
-                self._columns = self._columns._replace(typed_bytes=row_bytes)
+            self._decoder.load()  # while an agent's brokers answer
             # Only now: compiling may take longer than the timeout.
             self._deadline = time.monotonic() + self._options.poll_timeout_s
             while self._unfinished:
@@ -199,7 +191,8 @@ class SplitReader:
         """Yields a group's records: one batch, or more if they unpack to many times their size."""
         slices: Sequence[Slice] = [arrival.records for arrival in group]
         while slices:
-            batch, remaining = self._decode_part(slices)
+            with self._source.decoding() as memory:
+                batch, remaining = self._decoder.decode(slices, memory)
             decoded = group[: len(slices) - len(remaining)]
             positions = {a.progress.index: a.next_offset for a in decoded}
             advanced = any(arrival.advanced for arrival in decoded)
@@ -213,43 +206,6 @@ class SplitReader:
             del batch  # it is in a segment by now; free it before the next batch is decoded
             self._record_progress(decoded, advanced)
             slices = remaining
-
-    def _decode_part(
-        self, slices: Sequence[Slice]
-    ) -> tuple[pa.RecordBatch | None, Sequence[Slice]]:
-        """Returns a batch, and the slices that are left."""
-        with self._source.decoding() as memory:
-            began = time.monotonic()
-            batch, remaining = decode_part(
-                slices,
-                columns=self._columns,
-                check_crcs=self._options.fetch.check_crcs,
-                on_corrupt=self._skip if self._options.skip_corrupt_batches else None,
-                memory=memory,
-            )
-            if batch is not None and self._values is not None:
-                typed = self._values.typed(batch, remaining, memory, slices, self._options)
-                batch, remaining = typed.batch, typed.remaining
-                self._report(typed)
-        records = batch.num_rows if batch is not None else 0
-        size, seconds = _size(slices) - _size(remaining), time.monotonic() - began
-        self._on_event(events.Decoded(records=records, size=size, seconds=seconds))
-        return batch, remaining
-
-    def _report(self, typed: face.TypedPart) -> None:
-        if drift := typed.drift:
-            self._on_event(events.UnknownFields(**drift._asdict()))
-        for topic, kind, records in typed.undecoded:
-            self._on_event(events.Undecoded(topic=topic, kind=kind, records=records))
-
-    def _skip(self, error: CorruptBatch) -> None:
-        """Log and count a damaged batch that the decoder skips, once: two parts may meet it."""
-        place = error.topic, error.partition, error.base_offset
-        if place in self._skipped:
-            return
-        self._skipped.add(place)
-        log.warning("skipped a damaged batch, its records are lost: %s", error.message)
-        self._on_event(events.BatchSkipped(problem=error.message))
 
     def _record_progress(self, decoded: Sequence[RecordsArrived], advanced: bool) -> None:
         """Remove the ranges that are done, and move the deadline if a range advanced.
@@ -273,7 +229,7 @@ class SplitReader:
         """Answer a partition's error: read on, wait for a leader, or raise."""
         progress, partition = arrival.progress, arrival.partition
         if partition.diverging is not None:
-            recovery.diverged(progress, *partition.diverging, fail=self._fail_on_data_loss)
+            recovery.diverged(progress, *partition.diverging, fail=self._options.fail_on_data_loss)
         elif partition.error == codes.OFFSET_OUT_OF_RANGE:
             cause = self._refused(progress, partition.error)
             if not self._ask_cluster(cause, lambda: self._reposition(progress)):
@@ -320,7 +276,7 @@ class SplitReader:
         view = self._ask_cluster(None, self._leaders_view)
         now = self._leaderless_since = time.monotonic()
         for index, progress in list(self._leaderless.items()):
-            if recovery.relocate(progress, view, now=now, fail=self._fail_on_data_loss):
+            if recovery.relocate(progress, view, now=now, fail=self._options.fail_on_data_loss):
                 del self._leaderless[index]
                 self._resume(progress)
         self._lookup_at = time.monotonic() + self._backoff.next_pause_s()
@@ -335,7 +291,7 @@ class SplitReader:
 
     def _reposition(self, progress: RangeProgress) -> bool:
         return recovery.reposition(
-            progress, self._cluster, self._deadline, fail=self._fail_on_data_loss
+            progress, self._cluster, self._deadline, fail=self._options.fail_on_data_loss
         )
 
     def _ask_cluster(self, cause: KfetchError | None, question: Callable[[], T]) -> T:
@@ -382,10 +338,6 @@ class SplitReader:
             partition=progress.tp.partition,
             offset=progress.offset,
         )
-
-
-def _size(slices: Sequence[Slice]) -> int:
-    return sum(len(slice_.data) for slice_ in slices)
 
 
 def _grouped(arrivals: Sequence[RecordsArrived], bytes_max: int) -> Iterator[list[RecordsArrived]]:

@@ -14,8 +14,7 @@ from kfetch.formats.columns.struct_column import positions_of
 from kfetch.formats.places import places
 from kfetch.options import SourceOptions
 from kfetch.records import Memory, Slice
-
-Array = np.ndarray[Any, Any]
+from kfetch.records.arrow import Array
 
 _TYPE = pa.struct(
     [pa.field("error", pa.string()), pa.field("key", pa.binary()), pa.field("value", pa.binary())]

@@ -134,7 +134,11 @@ class ReportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Every option of a query."""
+    """Every option of a query.
+
+    It has many attributes, because it is the root of all options: a family that one part of kfetch
+    reads is a class of its own, and one attribute. The others are read by several parts.
+    """
 
     bootstrap: tuple[tuple[str, int], ...]
     """(host, port) of the brokers to ask first."""

@@ -15,6 +15,9 @@ import pyarrow as pa
 from kfetch.errors import KfetchError
 from kfetch.records.java_text import java_text
 
+Array = np.ndarray[Any, Any]
+"""An array of numpy: numbers in memory that Arrow and the compiled loops share."""
+
 
 class Columns(NamedTuple):
     """The columns of a batch: the seven of Spark's Kafka source and optional ones. Hashable."""

@@ -158,7 +158,7 @@ def _good_reply_event(request: RequestKind, *, has_session: bool) -> SessionEven
     return SessionEvent.REFUSED if request is RequestKind.OPEN else SessionEvent.SESSIONLESS
 
 
-Move = Callable[[FetchMetadata, int], FetchMetadata]
+Transition = Callable[[FetchMetadata, int], FetchMetadata]
 """Returns the next (id, epoch) from the current one and the reply's session id."""
 
 
@@ -187,14 +187,14 @@ def _keep(current: FetchMetadata, replied_id: int) -> FetchMetadata:
 
 
 # The broker may hold the session, at an epoch that nobody knows.
-_DOUBTFUL: Mapping[SessionEvent, Move] = {
+_DOUBTFUL: Mapping[SessionEvent, Transition] = {
     SessionEvent.REJECTED: _replace,
     SessionEvent.EPOCH_MISMATCH: _replace,
     SessionEvent.TOPIC_ID_ERROR: _replace,
     SessionEvent.OTHER_ERROR: _replace,
 }
 
-MOVES: Mapping[RequestKind, Mapping[SessionEvent, Move]] = {
+MOVES: Mapping[RequestKind, Mapping[SessionEvent, Transition]] = {
     # A reply without an error shows that the broker has closed the session that OPEN named.
     RequestKind.OPEN: {
         **_DOUBTFUL,

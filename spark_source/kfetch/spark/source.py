@@ -151,7 +151,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the last known log ends for Spark's progress, without a request."""
-        log_ends = self._planner().known_log_ends()
+        log_ends = self._planner().log_ends
         return None if log_ends is None else log_ends.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KfetchSplit]:

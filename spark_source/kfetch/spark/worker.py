@@ -28,7 +28,7 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
         from kfetch.agent import client
 
         return client.read(split, options)
-    from kfetch.fetch import inline
+    from kfetch.agent import inline
 
     return inline.read(split, options)
 
@@ -46,7 +46,7 @@ def read_once(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
         if options.agent.place == "process":
             yield from read(split, options)
         else:
-            from kfetch.fetch import inline
+            from kfetch.agent import inline
 
             yield from inline.read_once(split, with_executors_rack(options))
     except DataLoss as loss:

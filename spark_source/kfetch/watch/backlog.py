@@ -14,7 +14,7 @@ from kfetch.offsets import Offsets
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _PlannedBatch:
     start: Offsets
     end: Offsets
     at_s: float
@@ -24,15 +24,15 @@ class Backlog:
     """The last planned micro-batch of one source, and the records behind it."""
 
     def __init__(self) -> None:
-        self._plan: _Plan | None = None
-        self._waiting: tuple[_Plan, float] | None = None
+        self._plan: _PlannedBatch | None = None
+        self._waiting: tuple[_PlannedBatch, float] | None = None
         """The plan behind which records wait, and when they were first seen."""
 
     def planned(self, start: Offsets, end: Offsets, now_s: float) -> None:
         """Note a micro-batch. Without new records its end is its start."""
         plan = self._plan
         if plan is None or plan.start is not start or plan.end is not end:
-            self._plan = _Plan(start, end, now_s)
+            self._plan = _PlannedBatch(start, end, now_s)
 
     def document(
         self, log_ends: Iterable[tuple[TopicPartition, int]], now_s: float
@@ -61,7 +61,7 @@ class Backlog:
             "end": sum(position.offset for position in plan.end.positions.values()),
         }
 
-    def _waiting_since(self, plan: _Plan, behind: int, now_s: float) -> float | None:
+    def _waiting_since(self, plan: _PlannedBatch, behind: int, now_s: float) -> float | None:
         if not behind:
             self._waiting = None
         elif self._waiting is None or self._waiting[0] is not plan:

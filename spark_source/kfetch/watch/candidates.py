@@ -10,9 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from uuid import UUID
 
 from kfetch.model import TopicPartition
-from kfetch.offsets import Offsets, Position
-
-Positions = Mapping[TopicPartition, Position]
+from kfetch.offsets import Offsets, Positions
 
 
 class Candidates:

@@ -10,16 +10,15 @@ Planning looks only at ``candidates``.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from kfetch.errors import CheckpointError
 from kfetch.fetch.stats_file import DriverStatistics
 from kfetch.model import Split, TopicPartition
-from kfetch.offsets import Offsets, Position
+from kfetch.offsets import Offsets, Position, Positions
 from kfetch.options import SourceOptions
 from kfetch.planner import TriggerDelay, admit
 from kfetch.watch.available_now import AvailableNowEnds
-from kfetch.watch.broker_report import BrokerReport
 from kfetch.watch.candidates import Candidates
 from kfetch.watch.group_commits import GroupCommits
 from kfetch.watch.initial_positions import bound_positions
@@ -38,13 +37,13 @@ _POLL_WAIT_S = 0.01
 # A micro-batch that waits for more offsets is checked ten times a second.
 _HELD_BACK_PAUSE_S = 0.1
 
-Positions = Mapping[TopicPartition, Position]
-
 
 class Driver:
     """Plans the micro-batches of one query. Only Spark's thread uses it.
 
-    It joins the parts of the watch, and keeps what one planning tells the next one.
+    It joins the parts of the watch, and keeps what one planning tells the next one. It has many
+    attributes, because the parts share one ``OffsetLookup`` and one ``WatchState``. Each part is a
+    class of its own. The other attributes are those that a planning reads and changes.
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class Driver:
         self._lookup = lookup or OffsetLookup(options)
         self._watch = watch or Watch(options)
         self._known = self._watch.state
-        self._watch.report = BrokerReport(options.reports.broker_report)
         self._lookup.report_to(self._watch.report)
         self._lookup.retry_by(Retries.of_checkpoint(self._options))
         self._refresh = MetadataRefresh(options.network, self._lookup, self._watch)
@@ -72,7 +70,8 @@ class Driver:
         self._initial: Offsets | None = None
         self._available_now = False
         self._available_now_ends: AvailableNowEnds | None = None
-        self._log_ends: Offsets | None = None
+        self.log_ends: Offsets | None = None
+        """The log ends of the last planning, for progress reports."""
         self._candidates = Candidates()
         self._pace = _Pace(options.planning.max_delay_s)
 
@@ -125,10 +124,6 @@ class Driver:
     def note_commit(self) -> None:
         """Note that a micro-batch begins. It may be another source's, which keeps Spark busy."""
         self._pace.batch_begins()
-
-    def known_log_ends(self) -> Offsets | None:
-        """Return the log ends of the last planning, for progress reports."""
-        return self._log_ends
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
         """Return the splits of the micro-batch between two offsets.
@@ -249,9 +244,9 @@ class Driver:
     def _note_log_ends(
         self, start: Offsets, ends: Positions, gone: Collection[TopicPartition]
     ) -> None:
-        last = self._log_ends or start
+        last = self.log_ends or start
         topic_ids = self._known.topic_ids
-        self._log_ends = last.with_moved(ends, gone=gone, topic_ids=topic_ids, left={})
+        self.log_ends = last.with_moved(ends, gone=gone, topic_ids=topic_ids, left={})
 
     def _may_wait(self, start: Offsets, starts: Positions) -> bool:
         """Return whether the micro-batch may wait for more offsets.

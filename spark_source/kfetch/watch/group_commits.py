@@ -10,11 +10,10 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Mapping
 
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
-from kfetch.offsets import Position
+from kfetch.offsets import Position, Positions
 from kfetch.options import SourceOptions
 from kfetch.wire.cluster import Cluster
 
@@ -25,8 +24,6 @@ _INTERVAL_S = 5.0
 _AFTER_FAILURE_S = 30.0
 _CLOSE_S = 1.0
 """How long closing waits for the last commit. Spark ends the process soon after."""
-
-Positions = Mapping[TopicPartition, Position]
 
 
 class GroupCommits:

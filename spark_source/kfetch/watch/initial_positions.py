@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from kfetch.errors import OptionError
 from kfetch.model import NO_EPOCH, ClusterView, TopicPartition
-from kfetch.offsets import Position
+from kfetch.offsets import Position, Positions
 from kfetch.options import EARLIEST, LATEST, Bound
 from kfetch.watch.lookups import OffsetLookup
 
 _NAMES_MAX = 10
-
-Positions = dict[TopicPartition, Position]
 
 
 def bound_positions(bound: Bound, lookup: OffsetLookup, view: ClusterView) -> Positions:

@@ -11,8 +11,8 @@ A partition that its broker refuses leaves the session at once, because an error
 the long poll into a hot loop. It returns when the reply names the new leader (KIP-951), when
 metadata names a leader (``leaderless``), or when it gets a new position (``out_of_range``).
 
-This module has no socket, thread or clock. ``watch`` has them, and calls everything here under its
-lock.
+This module has no socket, thread or clock. ``watch`` has them, and changes everything here under
+its lock.
 """
 
 from __future__ import annotations

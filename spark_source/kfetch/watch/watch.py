@@ -46,7 +46,7 @@ class Watch:
     """Keeps the log ends of the subscribed partitions current, with one session per broker.
 
     It has many attributes, because one lock guards them: what pollers report, the driver takes.
-    ``WatchState``, ``Poller``, ``BrokerReport`` and ``Backlog`` hold what needs no lock of its own.
+    ``WatchState``, ``Poller``, ``BrokerReport`` and ``Backlog`` hold the rest.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -69,7 +69,7 @@ class Watch:
         self._reply_counts: Counter[Broker] = Counter()
         self._closed = False
         self._closing: list[Poller] = []
-        self.report = BrokerReport()
+        self.report = BrokerReport(options.reports.broker_report)
         """Lists brokers that do not answer, for monitoring."""
         self.backlog = Backlog()
         self._ended_stats = FetchStats()

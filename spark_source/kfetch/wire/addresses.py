@@ -17,6 +17,9 @@ import socket
 import time
 from typing import Any
 
+Address = tuple[str, int]
+"""A host and a port."""
+
 _SHARE_MIN_S = 2.0
 """The least time for one of many addresses, or half of what is left. A SYN that was lost is sent
 again after one second (RFC 6298)."""

@@ -25,10 +25,11 @@ from kfetch.model import (
 )
 from kfetch.options import NetworkOptions
 from kfetch.wire import messages, timestamp_types
+from kfetch.wire.addresses import Address
 from kfetch.wire.connection import Connection
 from kfetch.wire.messages import EpochEnd, ListedOffset
 from kfetch.wire.retry import Retries, Round
-from kfetch.wire.servers import Address, Servers, not_retriable
+from kfetch.wire.servers import Servers, not_retriable
 from kfetch.wire.timestamp_types import FirstBatch
 
 log = logging.getLogger(__name__)

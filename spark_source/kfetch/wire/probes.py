@@ -14,6 +14,7 @@ from contextlib import ExitStack, suppress
 from kfetch.errors import ConnectionLost
 from kfetch.options import NetworkOptions
 from kfetch.wire import diagnosis
+from kfetch.wire.addresses import Address
 from kfetch.wire.diagnosis import Verdict
 from kfetch.wire.transport import open_stream, open_tcp
 
@@ -30,7 +31,6 @@ _ANSWER_BYTES = 256
 _REST_S = 0.05
 """How long to wait for the rest of an answer that has begun."""
 
-Address = tuple[str, int]
 Probe = Callable[[Address, NetworkOptions, float], Verdict | None]
 """Returns what listens at an address, None if the probe can't tell. The last argument: a deadline
 of ``time.monotonic``."""

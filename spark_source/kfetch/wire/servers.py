@@ -13,13 +13,12 @@ from kfetch import codes
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError, TlsFailed
 from kfetch.model import Broker
 from kfetch.options import NetworkOptions
-from kfetch.wire.addresses import avoid, has_fresh_address, is_avoided, share_s
+from kfetch.wire.addresses import Address, avoid, has_fresh_address, is_avoided, share_s
 from kfetch.wire.connection import Connection
 from kfetch.wire.retry import LASTING
 
 T = TypeVar("T")
 E = TypeVar("E", bound=KfetchError)
-Address = tuple[str, int]
 
 _SHARE_MIN_S = 5.0
 """The least time for one of many servers, or half of what is left. The metadata of a large cluster

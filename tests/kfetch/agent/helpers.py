@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 
 from kfetch.agent.inbox import Inbox
 from kfetch.agent.shared_query import SharedQuery
-from kfetch.fetch.split_reader import SplitReader
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.spark import options as parsing
-from kfetch.wire.cluster import Cluster
 from tests.kfetch.wire.little import LittleKafka
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -68,23 +66,11 @@ def read(
 ) -> Rows:
     """The rows that one task reads. It calls ``pause`` after each batch."""
     rows: Rows = []
-    with (
-        closing(Cluster(query.options.bootstrap, query.options.network)) as cluster,
-        closing(Inbox(query.thread_of, query._budget, lambda: False)) as inbox,
-        closing(_reader(query, ranges, cluster, inbox).deliveries()) as deliveries,
-    ):
+    with closing(query.deliveries(ranges, query.options)) as deliveries:
         for delivery in deliveries:
             rows += [(r["partition"], r["offset"], r["value"]) for r in delivery.batch.to_pylist()]
             pause()
     return rows
-
-
-def _reader(
-    query: SharedQuery, ranges: Sequence[OffsetRange], cluster: Cluster, inbox: Inbox
-) -> SplitReader:
-    return SplitReader(
-        ranges, query.options, cluster, inbox, query.count_event, query.metadata, query.replicas
-    )
 
 
 def pending(inbox: Inbox) -> int:

@@ -5,6 +5,7 @@ None of them loses a record or memory, and a slow task holds up no other task.
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -15,10 +16,11 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from kfetch import decoding
-from kfetch.agent import broker_thread
+from kfetch.agent import reply_memory, shared_broker
 from kfetch.agent.broker_thread import BrokerThread
 from kfetch.agent.budget import Budget
 from kfetch.agent.inbox import Inbox
+from kfetch.agent.reply_memory import ReplyMemory
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.errors import AgentError, ReadStalled
 from kfetch.fetch import fetcher
@@ -33,7 +35,7 @@ from tests.kfetch.wire.scripted import Silence
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that pause a task's ranges after a moment."""
-    monkeypatch.setattr(broker_thread, "_SLOW_TASK_S", 0.05)
+    monkeypatch.setattr(shared_broker, "_SLOW_TASK_S", 0.05)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -41,9 +43,9 @@ def test_a_task_that_takes_nothing_gets_one_reply(
     kafka: LittleKafka, query: SharedQuery, budget: Budget
 ) -> None:
     """A task that takes no arrivals gets one reply, however much memory is left."""
-    with closing(Inbox(query.thread_of, query._budget, lambda: False)) as slow:
+    with closing(Inbox(query.reader_of, query._budget, lambda: False)) as slow:
         slow.add([RangeProgress.of(part(kafka, T0))])
-        assert wait_until(lambda: any(t._paused for t in query._threads.values()))
+        assert wait_until(lambda: any(t._paused for t in query._brokers.values()))
         time.sleep(0.1)  # enough for a dozen replies
 
         assert 1 == pending(slow)
@@ -55,7 +57,7 @@ def test_a_task_that_takes_nothing_gets_one_reply(
 def test_a_slow_task_holds_up_no_other_task(kafka: LittleKafka, query: SharedQuery) -> None:
     """Another task of the same broker reads on. Then the slow one gets its other records, once."""
     item = part(kafka, T0)
-    with closing(Inbox(query.thread_of, query._budget, lambda: False)) as slow:
+    with closing(Inbox(query.reader_of, query._budget, lambda: False)) as slow:
         progress = RangeProgress.of(item)
         slow.add([progress])
         assert wait_until(lambda: pending(slow) == 1)
@@ -86,9 +88,9 @@ def arrivals_until(inbox: Inbox, end: int) -> list[RecordsArrived]:
 def test_a_paused_range_can_be_dropped(kafka: LittleKafka, query: SharedQuery) -> None:
     """After a slow task drops its range, the thread has nothing left of the task."""
     progress = RangeProgress.of(part(kafka, T0))
-    slow = Inbox(query.thread_of, query._budget, lambda: False)
+    slow = Inbox(query.reader_of, query._budget, lambda: False)
     slow.add([progress])
-    thread = query.thread_of(progress.leader)
+    thread = query.reader_of(progress.leader)
     assert wait_until(lambda: bool(thread._paused))
     slow.drop(progress)
     slow.close()
@@ -113,7 +115,7 @@ def test_a_throttling_broker_delays_only_requests(kafka: LittleKafka, budget: Bu
     began = time.monotonic()
     with closing(SharedQuery("q", options(kafka), budget)) as query:
         assert expected(kafka, part(kafka, T0, end=2)) == read(query, part(kafka, T0, end=2))
-        with closing(Inbox(query.thread_of, query._budget, lambda: False)) as inbox:
+        with closing(Inbox(query.reader_of, query._budget, lambda: False)) as inbox:
             inbox.add([RangeProgress.of(part(kafka, T1))])
             time.sleep(0.1)
 
@@ -135,7 +137,7 @@ def test_a_reply_is_delivered_before_the_next_request(
     """A broker that stops answering does not delay the reply that has arrived."""
     node = kafka.nodes[1]
     node.answer(FetchRequest, node._always[FetchRequest], Silence())
-    with closing(Inbox(query.thread_of, query._budget, lambda: False)) as inbox:
+    with closing(Inbox(query.reader_of, query._budget, lambda: False)) as inbox:
         inbox.add([RangeProgress.of(part(kafka, T0))])
         deadline = time.monotonic() + 5
 
@@ -150,7 +152,7 @@ def test_a_range_that_waits_for_another_task_does_not_fail(
     with closing(SharedQuery("q", short_timeout, budget)) as query, ThreadPoolExecutor(1) as pool:
         slow = pool.submit(read, query, part(kafka, T0), pause=lambda: time.sleep(0.1))
 
-        assert wait_until(lambda: any(t._reader.partition_count for t in query._threads.values()))
+        assert wait_until(lambda: any(t._reader.partition_count for t in query._brokers.values()))
         assert expected(kafka, part(kafka, T0, 4)) == read(query, part(kafka, T0, 4))
         assert expected(kafka, part(kafka, T0)) == slow.result()
     assert "another reader of the same partition" in caplog.text
@@ -170,7 +172,7 @@ def test_a_wait_for_memory_has_an_end(
     kafka: LittleKafka, budget: Budget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If memory never comes, the read fails after ten timeouts, and the error names the memory."""
-    monkeypatch.setattr(broker_thread, "_MEMORY_WAIT_S", 0.01)
+    monkeypatch.setattr(reply_memory, "_WAIT_S", 0.01)
     short_timeout = options(kafka, kafkaConsumer__pollTimeoutMs="30")
     hog = budget.reserve(budget.limit, 0)
     began = time.monotonic()
@@ -206,21 +208,25 @@ def test_a_broker_that_refuses_api_versions_fails_no_task(
     assert [expected(kafka, item) for item in items] == rows
 
 
-@pytest.mark.parametrize("where", ["_share_reservation", "_deliver"])
+@pytest.mark.parametrize(
+    ("owner", "where"),
+    [(ReplyMemory, "share"), (BrokerThread, "_deliver")],
+    ids=["share", "deliver"],
+)
 def test_a_bug_fails_tasks_and_loses_nothing(
-    kafka: LittleKafka, query: SharedQuery, monkeypatch: pytest.MonkeyPatch, where: str
+    kafka: LittleKafka, query: SharedQuery, monkeypatch: pytest.MonkeyPatch, owner: type, where: str
 ) -> None:
     """If a bug loses a reply after its range has moved, the task fails. The next task reads all."""
-    honest = getattr(BrokerThread, where)
+    honest = getattr(owner, where)
     calls = []
 
-    def once(self: BrokerThread, arrivals: Any) -> Any:
+    def once(self: Any, arrivals: Any) -> Any:
         calls.append(arrivals)
         if len(calls) == 2:
             raise ValueError("a bug")
         return honest(self, arrivals)
 
-    monkeypatch.setattr(BrokerThread, where, once)
+    monkeypatch.setattr(owner, where, once)
 
     with pytest.raises(AgentError, match="the agent failed: ValueError\\('a bug'\\)"):
         read(query, part(kafka, T0))
@@ -260,11 +266,12 @@ def test_a_thread_that_dies_of_a_bug_is_replaced(
 
     with monkeypatch.context() as patch:
         patch.setattr(BrokerThread, "_send", bug)
-        thread = query.thread_of(kafka.nodes[1].broker)
+        thread = query.reader_of(kafka.nodes[1].broker)
         patch.setattr(BrokerThread, "_new_reader", bug)
         with pytest.raises(AgentError, match="a bug"):
             read(query, part(kafka, T0))
-        thread.join(10)
+        assert isinstance(thread, BrokerThread)
+        thread._thread.join(10)
         assert thread.retired
         assert thread not in query._running
 
@@ -277,12 +284,12 @@ def test_a_thread_that_cannot_start_is_tried_again(
 ) -> None:
     """If a thread can't start, the task fails. The next task starts one."""
 
-    def cannot_start(_: BrokerThread) -> None:
+    def cannot_start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     with closing(SharedQuery("q", options(kafka), budget)) as query:
         with monkeypatch.context() as patch:
-            patch.setattr(BrokerThread, "start", cannot_start)
+            patch.setattr(threading.Thread, "start", cannot_start)
             with pytest.raises(RuntimeError):
                 read(query, part(kafka, T0))
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from kfetch.agent import client
+from kfetch.agent import client, inline
 from kfetch.agent.budget import Budget
 from kfetch.agent.channel import ReadRequest
 from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.agent.server import OpenQueries
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.errors import AgentError
-from kfetch.fetch import inline
 from kfetch.model import Split
 from kfetch.options import SourceOptions
 from kfetch.options.oauth import (

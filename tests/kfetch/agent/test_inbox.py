@@ -15,7 +15,7 @@ from kfetch.agent.shared_query import SharedQuery
 def test_a_closed_worker_ends_its_read(query: SharedQuery) -> None:
     """While nothing arrives, the inbox checks its worker, and raises once the worker has closed."""
     with (
-        closing(Inbox(query.thread_of, query._budget, lambda: True)) as inbox,
+        closing(Inbox(query.reader_of, query._budget, lambda: True)) as inbox,
         pytest.raises(ChannelClosed),
     ):
         inbox.next(time.monotonic() + 10, time.monotonic() + 10)

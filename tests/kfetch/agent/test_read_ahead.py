@@ -13,20 +13,17 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
 
 from kfetch.agent.budget import Budget
-from kfetch.agent.inbox import Inbox
 from kfetch.agent.read_ahead import ReadAhead
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.errors import AgentError
 from kfetch.fetch.arrivals import RecordsArrived
 from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.progress import RangeProgress
-from kfetch.fetch.split_reader import SplitReader
 from kfetch.model import Broker, OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.records.batch import batches_from, extent
 from kfetch.session.replies import PartitionReply
 from kfetch.spark import options as parsing
-from kfetch.wire.cluster import Cluster
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.log import batch
 
@@ -55,11 +52,7 @@ def offsets(kafka: LittleKafka, query: SharedQuery, start: int, end: int) -> lis
         leader_epoch=log.epoch,
         leader=kafka.nodes[1].broker,
     )
-    with (
-        closing(Cluster(query.options.bootstrap, query.options.network)) as cluster,
-        closing(Inbox(query.thread_of, query._budget, lambda: False)) as inbox,
-        closing(SplitReader([item], query.options, cluster, inbox).deliveries()) as deliveries,
-    ):
+    with closing(query.deliveries([item], query.options)) as deliveries:
         return [offset for one in deliveries for offset in one.batch["offset"].to_pylist()]
 
 

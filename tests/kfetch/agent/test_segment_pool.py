@@ -13,7 +13,7 @@ import pytest
 
 from kfetch.agent import segment_pool
 from kfetch.agent.budget import Budget
-from kfetch.agent.channel import Batch, Channel, SegmentReleased
+from kfetch.agent.channel import Channel, SegmentFilled, SegmentReleased
 from kfetch.agent.segment_pool import SegmentPool
 from kfetch.agent.segments import Segment, map_segment
 from kfetch.fetch.split_reader import Delivery
@@ -100,7 +100,7 @@ def test_free_segments_are_closed_when_memory_is_short(channels: tuple[Channel, 
     with closing(SegmentPool(agent, budget)) as segments:
         segments.send(Delivery(batch=BATCH, positions=()))
         message, descriptors = worker.receive()
-        assert isinstance(message, Batch)
+        assert isinstance(message, SegmentFilled)
         map_segment(descriptors[0])
         worker.send(SegmentReleased(segment=message.segment))
         assert not segments.poll_worker()

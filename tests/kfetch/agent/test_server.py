@@ -16,7 +16,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from kfetch import decoding
 from kfetch._version import __version__
-from kfetch.agent import broker_thread, client, segment_pool, server, shared_query
+from kfetch.agent import client, reply_memory, segment_pool, shared_query
 from kfetch.agent.budget import Budget
 from kfetch.agent.channel import (
     Channel,
@@ -263,7 +263,7 @@ def test_a_read_that_does_not_begin_ends(
     def broken(*_: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(server, "SplitReader", broken)
+    monkeypatch.setattr(shared_query, "SplitReader", broken)
 
     with pytest.raises(AgentError, match="a bug"):
         agent.rows(options(kafka), part(kafka, T0))
@@ -278,7 +278,7 @@ def test_a_read_ends_although_its_cluster_fails_to_close(
     def broken(self: object) -> None:
         raise OSError("can't close")
 
-    monkeypatch.setattr(server.Cluster, "close", broken)
+    monkeypatch.setattr(shared_query.Cluster, "close", broken)
 
     with pytest.raises(AgentError, match="can't close"):
         agent.rows(options(kafka), part(kafka, T0))
@@ -293,7 +293,7 @@ def test_keep_alive_messages_let_a_worker_wait(
     memory, and the worker does not treat the agent as hung."""
     decoding.load_decoder()  # importing numba would delay the keep-alive messages
     monkeypatch.setattr(segment_pool, "_KEEP_ALIVE_S", 0.05)
-    monkeypatch.setattr(broker_thread, "_MEMORY_WAIT_S", 0.01)
+    monkeypatch.setattr(reply_memory, "_WAIT_S", 0.01)
     hog = agent.queries.budget.reserve(1, 0)
     short_timeout = options(kafka, kafkaConsumer__pollTimeoutMs="60")
     with closing(agent.connect()) as channel:

@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kfetch.agent.broker_thread import BrokerThread
 from kfetch.agent.budget import Budget
 from kfetch.agent.channel import ReadRequest
-from kfetch.agent.inbox import Inbox
 from kfetch.agent.shared_query import SharedQuery
 from kfetch.fetch.events import Decoded
-from kfetch.fetch.split_reader import SplitReader
 from kfetch.fetch.stats_file import read_stats
-from kfetch.wire.cluster import Cluster
 from tests.kfetch.agent.helpers import (
     T0,
     T1,
@@ -60,12 +56,8 @@ def test_a_task_that_ends_early_leaves_the_session(
 ) -> None:
     """A read that closes early removes its partition from the session and returns its memory."""
     whole = part(kafka, T0, end=1000)
-    early = Inbox(query.thread_of, query._budget, lambda: False)
-    with closing(Cluster(query.options.bootstrap, query.options.network)) as cluster:
-        deliveries = SplitReader([whole], query.options, cluster, early).deliveries()
+    with closing(query.deliveries([whole], query.options)) as deliveries:
         next(deliveries)
-        deliveries.close()
-        early.close()
 
     assert expected(kafka, part(kafka, T1)) == read(query, part(kafka, T1))
     assert {1} == {index for _, index in kafka.sessions()[0].partitions}
@@ -113,7 +105,7 @@ def test_closing_ends_threads_and_sessions(kafka: LittleKafka, budget: Budget) -
     """A closed query leaves no thread, no session and no memory in use."""
     query = SharedQuery("q", options(kafka), budget)
     read(query, part(kafka, T0))
-    threads = [t for t in threading.enumerate() if isinstance(t, BrokerThread)]
+    threads = [thread for thread in threading.enumerate() if thread.name == "q 1"]
     query.close()
 
     assert threads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kfetch.fetch.inline import Query
+from kfetch.agent.inline import Query
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.spark import options as parsing
 from tests.kfetch.wire.little import LittleKafka

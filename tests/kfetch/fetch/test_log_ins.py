@@ -13,10 +13,10 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from kfetch.agent.inline import Query
 from kfetch.errors import AuthenticationFailed
 from kfetch.fetch import fetcher as fetcher_module
 from kfetch.fetch.fetcher import Fetcher
-from kfetch.fetch.inline import Query
 from kfetch.model import FetchPosition, OffsetRange, TopicPartition
 from kfetch.options import FetchOptions
 from kfetch.spark import options as parsing

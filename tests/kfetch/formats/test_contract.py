@@ -114,7 +114,7 @@ def _read(kafka: LittleKafka, items: list[bytes | None], **options: str) -> pa.T
     kafka.create("t", 1)
     kafka.log(T0).append(*items)
     reader = query(kafka, **options)
-    reader._options = face.with_types(reader._options)
+    reader.options = face.with_types(reader.options)
     table = pa.Table.from_batches(list(reader.read([part(kafka, T0, 0, len(items))])))
     table.validate(full=True)
     return table
@@ -179,7 +179,7 @@ def test_failfast_names_the_record(
         _append(kafka, T1, column, items)
         given = {**_named(form, column), f"{column}Mode": "FAILFAST"}
         reader = query(kafka, **given, **more, columns=columns)
-        reader._options = face.with_types(reader._options)
+        reader.options = face.with_types(reader.options)
         with pytest.raises(MalformedValue) as failure:
             list(reader.read([part(kafka, T0, 0, 3), part(kafka, T1, 0, 3)]))
 

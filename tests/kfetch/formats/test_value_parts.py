@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -10,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from kfetch.fetch import inline
-from kfetch.fetch.split_reader import Delivery, SplitReader
+from kfetch.agent.budget import Budget
+from kfetch.fetch.split_reader import Delivery
 from kfetch.model import OffsetRange
-from kfetch.records import Memory
 from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, T1, opened, part, query
 from tests.kfetch.formats.avro.records import number
@@ -72,10 +72,9 @@ def deliveries(kafka: LittleKafka, kind: str, directory: Path, **more: str) -> l
     given = {"valueFormat": kind, "valueMode": "PERMISSIVE", **formats[kind], **more}
     given["kafka.max.partition.fetch.bytes"] = "1000000"
     reader = query(kafka, **given)
-    options = with_schema(reader._options, schema(reader._options))
+    options = with_schema(reader.options, schema(reader.options))
     ranges = [part(kafka, tp, 3, COUNT - 1) for tp in (T0, T1)]
-    source, on_event = reader._source, reader._totals.add
-    return list(SplitReader(ranges, options, reader._cluster, source, on_event).deliveries())
+    return list(reader.deliveries(ranges, options))
 
 
 @pytest.mark.parametrize(
@@ -98,9 +97,9 @@ def test_parts_have_all_rows(
 
     After each part the worker knows where another reader goes on.
     """
-    monkeypatch.setattr(inline, "_MEMORY", Memory())
+    monkeypatch.setattr(Budget, "part_bytes", sys.maxsize)
     whole = deliveries(lists, kind, tmp_path, **more)
-    monkeypatch.setattr(inline, "_MEMORY", Memory(PART_BYTES))
+    monkeypatch.setattr(Budget, "part_bytes", PART_BYTES)
     parts = deliveries(lists, kind, tmp_path, **more)
 
     assert rows(whole) == rows(parts)
@@ -123,7 +122,7 @@ def test_ranges_of_one_partition(
     lists: LittleKafka, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two ranges of a partition in one task get their own rows, in parts too."""
-    monkeypatch.setattr(inline, "_MEMORY", Memory(PART_BYTES))
+    monkeypatch.setattr(Budget, "part_bytes", PART_BYTES)
     monkeypatch.setitem(globals(), "part", lambda kafka, tp, *_: half(kafka, tp.partition))
     found = deliveries(lists, kind, tmp_path, columns="value,offset,partition")
 
@@ -134,7 +133,7 @@ def test_a_damaged_batch_counts_once(
     lists: LittleKafka, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch that kfetch skips counts once, although several parts meet it."""
-    monkeypatch.setattr(inline, "_MEMORY", Memory(PART_BYTES))
+    monkeypatch.setattr(Budget, "part_bytes", PART_BYTES)
     log = lists.log(T0)
     base, end, epoch, data = log.batches[-2]
     log.batches[-2] = base, end, epoch, data[:-1] + bytes([data[-1] ^ 1])

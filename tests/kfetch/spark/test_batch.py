@@ -14,8 +14,8 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from kfetch.agent import inline
 from kfetch.errors import OptionError, RecordsExpired
-from kfetch.fetch import inline
 from kfetch.model import TopicPartition
 from kfetch.spark.batch import KfetchReader, NarrowingReader, batch_reader, conditions
 from kfetch.spark.options import parse

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from kfetch import records
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.fetch.record_columns import record_columns
+from kfetch.fetch.part_decoder import record_columns
 from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.columns.struct_column import arrow_type
 from kfetch.options import SourceOptions

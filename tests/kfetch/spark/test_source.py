@@ -23,8 +23,8 @@ from pyspark.sql.types import DataType, LongType, StringType, StructField, Struc
 
 import pyspark_kfetch
 from kfetch import records
+from kfetch.agent import inline
 from kfetch.errors import OptionError
-from kfetch.fetch import inline
 from kfetch.model import Broker, OffsetRange, Split, TopicPartition
 from kfetch.spark.options import parse
 from kfetch.spark.schema import schema

@@ -116,12 +116,12 @@ def test_limit(kafka: LittleKafka, driver: Driver) -> None:
 
 def test_known_log_ends(kafka: LittleKafka, driver: Driver) -> None:
     """Progress reports the log ends of the last planning, without another look-up."""
-    assert driver.known_log_ends() is None
+    assert driver.log_ends is None
     driver.next_end(logged(driver.initial_offsets()), 1)
     asked = len(kafka.asked(ListOffsetsRequest))
     kafka.log(T0).append(b"d")
 
-    assert {T0: 3, T1: 1} == at(driver.known_log_ends())
+    assert {T0: 3, T1: 1} == at(driver.log_ends)
     assert asked == len(kafka.asked(ListOffsetsRequest))
 
 

@@ -12,12 +12,12 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 from kfetch_jobs.looks import doctor
-from kfetch_jobs.looks.doctor import Finding, State
+from kfetch_jobs.looks.doctor import Finding, Grade
 from tests.kfetch.wire.little import DESCRIBE_ONLY, LittleKafka
 from tests.kfetch.wire.scripted import ScriptedBroker
 from tests.kfetch_jobs.commands import Command
 
-OK, WARN, FAIL = State.OK, State.WARN, State.FAIL
+OK, WARN, FAIL = Grade.OK, Grade.WARN, Grade.FAIL
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ REQUIRES = ["pyspark==4.2.0; extra == 'jobs'", "pyarrow>=18", "numpy>=2"]
         (None, FAIL, "pip install 'pyspark==4.2.0'"),
     ],
 )
-def test_versions_that_fit(version: str | None, state: State, advice: str) -> None:
+def test_versions_that_fit(version: str | None, state: Grade, advice: str) -> None:
     """Installed versions are compared with the requirements in kfetch's metadata."""
     installed = {"pyspark": version, "pyarrow": "20.0"}
     found = {finding.subject: finding for finding in doctor.packages(REQUIRES, installed.get)}
@@ -163,7 +163,7 @@ def test_versions_that_fit(version: str | None, state: State, advice: str) -> No
     ("soft", "hard", "state"),
     [(1024, 4096, OK), (1024, resource.RLIM_INFINITY, OK), (256, 1024, WARN)],
 )
-def test_open_files(soft: int, hard: int, state: State) -> None:
+def test_open_files(soft: int, hard: int, state: Grade) -> None:
     """The hard limit decides, because the JVM uses it."""
     assert state is doctor.files(soft, hard).state
 

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from kfetch.admin.cli.source_options import OptionPairs, PropertiesFile, source_options
+from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile
+from kfetch.admin.cli.source_options import source_options
 
 _SHORT = "Look at a checkpoint, or move it to Spark's connector."
 _ABOUT = f"""{_SHORT}
@@ -20,7 +21,7 @@ Example: continue a query of kfetch with Spark's connector
   kfetch checkpoint show /data/clicks
   kfetch checkpoint to-kafka /data/clicks
 """
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
 _Path = Annotated[
     str, typer.Argument(metavar="PATH", help="The directory of the option checkpointLocation.")
 ]
@@ -40,7 +41,7 @@ def show(
     all_partitions: Annotated[
         bool, typer.Option("--all", help="List every partition, not only ten of each topic.")
     ] = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Print a checkpoint: sources, micro-batches, offsets, and what the next start does.
 
@@ -73,7 +74,7 @@ def verify(
             help="Check only this source. Use it if the query's sources differ in options."
         ),
     ] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Compare a checkpoint with the logs in Kafka. The command changes nothing.
 
@@ -123,7 +124,7 @@ def to_kafka(
         bool,
         typer.Option("--force", help="Write even if a query seems to run. You have stopped it."),
     ] = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Write a checkpoint's offsets in the form of Spark's Kafka connector. Stop the query first.
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kfetch.admin.cli.source_options import REGISTRIES, OptionPairs, PropertiesFile
+from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile
+from kfetch.admin.cli.source_options import REGISTRIES
 
 if TYPE_CHECKING:
     from kfetch.admin.samples import SampleReport
@@ -37,7 +38,7 @@ def add(app: typer.Typer, options: Options) -> None:
         key: Annotated[bool, typer.Option("--key", help="Look at keys, not at values.")] = False,
         option: OptionPairs = None,
         properties: PropertiesFile = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+        as_json: Json = False,
     ) -> None:
         """Print the schema of a topic's JSON values as DDL, for the option valueSchema.
 

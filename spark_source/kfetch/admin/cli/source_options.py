@@ -9,29 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 CONNECTIONS = ("kafka.", "kfetch.")
 REGISTRIES = (*CONNECTIONS, "schema.registry.", "value", "key")
 """The starts of names of options."""
-
-OptionPairs = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="An option of the source, such as kafka.security.protocol=SSL. No secrets. Repeat it "
-        "for more options.",
-    ),
-]
-PropertiesFile = Annotated[
-    Path | None,
-    typer.Option(
-        help="A file with properties of Kafka's clients, such as passwords. It may have options of "
-        "kfetch, too."
-    ),
-]
 
 _SECRET = re.compile(r"(?i)passw|secret|jaas|token$|user\.info$|keystore\.key$")
 """Names of options whose values may have secrets."""

@@ -15,11 +15,11 @@ from typing import Annotated
 import typer
 
 from kfetch.admin.cli import checkpoints, samples
+from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile
 from kfetch.admin.cli.explain import explain
-from kfetch.admin.cli.source_options import CONNECTIONS, OptionPairs, PropertiesFile, source_options
+from kfetch.admin.cli.source_options import CONNECTIONS, source_options
 
 _RATES_S_MAX = 3600.0
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 def add(app: typer.Typer) -> None:
@@ -46,7 +46,7 @@ def check(
     ] = None,
     option: OptionPairs = None,
     properties: PropertiesFile = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Check that the source can read from a Kafka cluster. The command changes nothing.
 
@@ -98,7 +98,7 @@ def options(
     name: Annotated[
         str, typer.Argument(metavar="[NAME]", help="List only options whose names contain this.")
     ] = "",
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """List the options of the source, one per line: name, default, meaning.
 
@@ -140,7 +140,7 @@ def agents(
             help="Measure rates over this time, in seconds.",
         ),
     ] = 1.0,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """List the agents of your Spark executors on this machine, with their fetch sessions.
 

@@ -7,7 +7,7 @@ into the memory of the caller, which is not copied.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,12 @@ from kfetch.formats.avro.matching import unknown_in_avro
 from kfetch.formats.avro.program import ALLOWS_MORE, Program, compile_program
 from kfetch.formats.avro.schema import AvroType, parse_avro
 from kfetch.formats.avro.types import column_type
-from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
+from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem
 from kfetch.formats.columns.struct_column import Plan, positions_of, too_large
 from kfetch.formats.columns.types import ValueType
+from kfetch.records.arrow import Array
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
-
-Array = np.ndarray[Any, Any]
-Loops = Callable[..., int]
-"""The compiled ``decode_records``."""
 
 _REASONS = {
     ops.ENDS_EARLY: "the value ends inside it",
@@ -121,7 +118,7 @@ class AvroDecoder:
     def __init__(
         self,
         writer: str,
-        loops: Loops,
+        loops: FormatLoop,
         *,
         reader: str = "",
         source: str = "valueSchema",
@@ -158,7 +155,7 @@ class AvroDecoder:
         Raises KfetchError for more bytes of values than a column can hold.
         """
         programs, starts = written or (self._own, np.zeros(len(positions), np.int32))
-        run = _Run(self, programs, data, positions, lengths, starts, memory)
+        run = _AvroRun(self, programs, data, positions, lengths, starts, memory)
         return run.decoded()
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
@@ -178,7 +175,7 @@ class AvroDecoder:
         """
         programs, one = programs or self._own, np.zeros(1, np.int64)
         lengths, starts = np.full(1, len(value), np.int32), np.zeros(1, np.int32)
-        run = _Run(self, programs, value, one, lengths, starts, memory)
+        run = _AvroRun(self, programs, value, one, lengths, starts, memory)
         if not len(run.corrupt_records()):
             return None
         return Problem(too_large(len(value)), 0) if run.refused else programs.problem(run.state)
@@ -206,7 +203,7 @@ class AvroDecoder:
         return self._plan.row_bytes
 
     @property
-    def loops(self) -> Loops:
+    def loops(self) -> FormatLoop:
         """The compiled code."""
         return self._loops
 
@@ -219,7 +216,7 @@ def _does_not_fit(source: str, why: str, advice: str) -> OptionError:
     )
 
 
-class _Run(LoopCall):
+class _AvroRun(LoopCall):
     """One call of ``decode``."""
 
     def __init__(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kfetch.formats.registry.schemas import Schema, SchemaSource
 
 
-class _Avro(Format[AvroColumn]):
+class _AvroFormat(Format[AvroColumn]):
     title = "Avro"
     parameters = layout.PARAMETERS
     loop_modules = ("layout", "scalars", "steps")
@@ -49,4 +49,4 @@ def _schemas(column: AvroColumn) -> dict[str, Any]:
     return {"writer": column.schema, "reader": column.reader_schema, "source": source}
 
 
-FORMAT = _Avro()
+FORMAT = _AvroFormat()

@@ -15,11 +15,11 @@ from kfetch.formats.avro.decoder import AvroDecoder, Programs
 from kfetch.formats.avro.program import Program, failing_program
 from kfetch.formats.columns.decoded import DecodedColumn, Problem
 from kfetch.formats.registry.framing import SchemaCache, answer_for, bodies
-from kfetch.formats.registry.headers import Header, Headers, read_header
+from kfetch.formats.registry.headers import Headers, SchemaHeader, read_header
 from kfetch.formats.registry.schemas import SchemaSource, SchemaUnknown
+from kfetch.records.arrow import Array
 from kfetch.records.memory import UNLIMITED, Memory
 
-Array = np.ndarray[Any, Any]
 _Table = tuple[list[Program], Programs]
 
 _ROWS_MAX = 1_000_000
@@ -75,7 +75,7 @@ class FramedAvro:
             return self._tables.get(key, lambda: (made, Programs(made)))[1]
         return Programs(made)
 
-    def _program(self, header: Header, memory: Memory = UNLIMITED) -> Program:
+    def _program(self, header: SchemaHeader, memory: Memory = UNLIMITED) -> Program:
         if header.damage:
             return failing_program(header.damage)
         try:

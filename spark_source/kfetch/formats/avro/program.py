@@ -22,8 +22,8 @@ from kfetch.formats.avro.schema import MISSING, AvroField, AvroType
 from kfetch.formats.avro.types import branches, is_wide_union
 from kfetch.formats.columns.struct_column import Plan
 from kfetch.formats.columns.types import Kind
+from kfetch.records.arrow import Array
 
-Array = np.ndarray[Any, Any]
 _ROWS_MAX = 200_000
 _LEAST = {"null": 0, "float": 4, "double": 8}
 _SOURCES = {"int": ops.INT_FROM, "long": ops.LONG_FROM, "float": ops.FLOAT_FROM}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from kfetch.formats.columns import layout
 from kfetch.formats.columns.struct_column import Plan, StructColumn
-from kfetch.records.arrow import check_bytes
+from kfetch.records.arrow import Array, check_bytes
 from kfetch.records.memory import UNLIMITED, Memory, PartIsFull
 
-Array = np.ndarray[Any, Any]
+FormatLoop = Callable[..., int]
+"""The compiled function of a format (``loading.load``)."""
 
 
 class DecodedColumn(NamedTuple):

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kfetch.records.arrow import check_bytes
+from kfetch.records.arrow import Array, check_bytes
 from kfetch.records.memory import Memory
-
-Array = np.ndarray[Any, Any]
 
 _OFFSET_BYTES = 4
 

@@ -15,10 +15,8 @@ import pyarrow as pa
 from kfetch.errors import KfetchError
 from kfetch.formats.columns import layout
 from kfetch.formats.columns.types import Kind, ValueType
-from kfetch.records.arrow import BATCH_BYTES_MAX
+from kfetch.records.arrow import BATCH_BYTES_MAX, Array
 from kfetch.records.memory import Memory, PartIsFull
-
-Array = np.ndarray[Any, Any]
 
 _WIDTHS = {
     Kind.INTERVAL: 64,

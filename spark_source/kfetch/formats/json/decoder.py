@@ -7,7 +7,7 @@ copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property
@@ -19,7 +19,7 @@ import pyarrow as pa
 from kfetch.errors import OptionError
 from kfetch.formats.columns import layout
 from kfetch.formats.columns.ddl import kind_text
-from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
+from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem
 from kfetch.formats.columns.raw_copies import copies
 from kfetch.formats.columns.struct_column import Plan, positions_of
 from kfetch.formats.columns.types import Kind, ValueType
@@ -29,12 +29,9 @@ from kfetch.formats.json.powers import POWERS
 from kfetch.formats.json.substitutes import substitute
 from kfetch.formats.json.time_zones import zone_rules
 from kfetch.formats.json.times import Zones
+from kfetch.records.arrow import Array
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
-
-Array = np.ndarray[Any, Any]
-Loops = Callable[..., int]
-"""The compiled ``decode_documents``."""
 
 _FIRST = np.zeros(1, np.int64)
 
@@ -59,7 +56,7 @@ class JsonDecoder:
     """Decodes documents of one schema, in any number of threads."""
 
     def __init__(
-        self, schema: ValueType, loops: Loops, settings: JsonSettings | None = None
+        self, schema: ValueType, loops: FormatLoop, settings: JsonSettings | None = None
     ) -> None:
         """``schema``: a struct. ``loops``: the compiled code (``loading.load``).
 
@@ -89,7 +86,7 @@ class JsonDecoder:
         positions and lengths of what the corrupt record column gets, if not the values.
         Raises KfetchError for more bytes of values than a column can hold.
         """
-        run = _Run(self, data, np.ascontiguousarray(positions, np.int64), lengths, memory)
+        run = _JsonRun(self, data, np.ascontiguousarray(positions, np.int64), lengths, memory)
         corrupt = run.corrupt_records()
         values = run.column.array()
         if self._corrupt_at is not None:
@@ -148,7 +145,7 @@ class JsonDecoder:
         return self._plan.row_bytes
 
     @property
-    def loops(self) -> Loops:
+    def loops(self) -> FormatLoop:
         """The compiled code."""
         return self._loops
 
@@ -172,7 +169,7 @@ def _corrupt_field(schema: ValueType, name: str) -> int | None:
     return schema.names.index(name) if name in schema.names else None
 
 
-class _Run(LoopCall):
+class _JsonRun(LoopCall):
     """One call of ``decode``."""
 
     def __init__(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kfetch.formats.registry.schemas import SchemaSource
 
 
-class _Json(Format[JsonColumn]):
+class _JsonFormat(Format[JsonColumn]):
     title = "JSON"
     parameters = layout.PARAMETERS
     loop_modules = ("scalar_loops", "skip_loops", "text_loops", "time_loops")
@@ -64,4 +64,4 @@ def _check_zone(schema: ValueType, zone: str, *, column: str) -> None:
         )
 
 
-FORMAT = _Json()
+FORMAT = _JsonFormat()

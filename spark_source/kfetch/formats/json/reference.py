@@ -28,7 +28,7 @@ from kfetch.formats.json.times import Zones, date_of, local_timestamp_of, timest
 from kfetch.formats.json.tokens import BadDocument, Token, Tokens
 from kfetch.records.java_text import java_text
 
-Value = Any
+JsonValue = Any
 """None, bool, int, float, str, bytes, or a list: of a struct's fields, an array's elements, or a
 map's pairs. A decimal is its number without the point; dates are days; times are microseconds."""
 
@@ -40,7 +40,7 @@ _OBJECT_BYTES, _CELL_BYTES = 56, 24  # of a list and of its elements, or of a co
 class ReferenceRow(NamedTuple):
     """One decoded record."""
 
-    row: list[Value] | None
+    row: list[JsonValue] | None
     """The struct's fields; None for an empty value, whose struct is null."""
     problem: Problem | None
     """Why the record is corrupt, if it is."""
@@ -53,7 +53,7 @@ class _TooLarge(Exception):
 class _Partial(Exception):
     """A value of which a part could not be converted."""
 
-    def __init__(self, value: Value, cause: BadDocument) -> None:
+    def __init__(self, value: JsonValue, cause: BadDocument) -> None:
         super().__init__(cause.what)
         self.value = value
         self.cause = cause
@@ -71,7 +71,7 @@ def decode(
     text = java_text(bytes(data))
     tokens = Tokens(text, single_quotes=single_quotes, non_numeric=non_numeric)
     converter = _Converter(tokens, zones, non_numeric, value_limit(len(data)))
-    nothing: list[Value] = [None] * len(schema.children)
+    nothing: list[JsonValue] = [None] * len(schema.children)
     try:
         if tokens.next() is None:
             return ReferenceRow(None, None)
@@ -105,7 +105,7 @@ class _Converter:
         self._non_numeric = non_numeric
         self._path: list[str] = []  # of the schema, so that errors show no data
 
-    def root(self, schema: ValueType) -> list[Value]:
+    def root(self, schema: ValueType) -> list[JsonValue]:
         """Returns the fields of the document. Raises BadDocument or _Partial."""
         token = self._tokens.token
         if token is Token.START_OBJECT:
@@ -116,7 +116,7 @@ class _Converter:
             raise self._tokens.bad("the document is an array")
         raise self._tokens.bad("the document is no object")
 
-    def _value(self, kind: ValueType) -> Value:
+    def _value(self, kind: ValueType) -> JsonValue:
         if self._tokens.token is Token.NAME:
             self._tokens.next()
         token = self._tokens.token
@@ -143,7 +143,7 @@ class _Converter:
         if self._bytes_left < 0:
             raise _TooLarge
 
-    def _inner(self, kind: ValueType, name: str) -> Value:
+    def _inner(self, kind: ValueType, name: str) -> JsonValue:
         """Returns the value of a field, an element or a map's value."""
         self._path.append(name)
         try:
@@ -153,10 +153,10 @@ class _Converter:
 
     # Structs, arrays, maps.
 
-    def _object(self, kind: ValueType) -> list[Value]:
+    def _object(self, kind: ValueType) -> list[JsonValue]:
         tokens, problem = self._tokens, None
         self._charge(len(kind.children))
-        row: list[Value] = [None] * len(kind.children)
+        row: list[JsonValue] = [None] * len(kind.children)
         indexes = {name: i for i, name in enumerate(kind.names)}
         while tokens.next() not in (None, Token.END_OBJECT):
             index = indexes.get(joined(tokens.name or "")) if tokens.name is not None else None
@@ -175,12 +175,12 @@ class _Converter:
             raise _Partial(row, problem)
         return row
 
-    def _struct(self, kind: ValueType, token: Token) -> Value:
+    def _struct(self, kind: ValueType, token: Token) -> JsonValue:
         if token is not Token.START_OBJECT:
             raise self._refused(kind)
         return self._object(kind)
 
-    def _array(self, kind: ValueType, token: Token) -> Value:
+    def _array(self, kind: ValueType, token: Token) -> JsonValue:
         if token is not Token.START_ARRAY:
             raise self._refused(kind)
         elements, problem, cells = [], None, _cells(kind.children[0])
@@ -195,7 +195,7 @@ class _Converter:
             raise _Partial(elements, problem)
         return elements
 
-    def _map(self, kind: ValueType, token: Token) -> Value:
+    def _map(self, kind: ValueType, token: Token) -> JsonValue:
         """Returns pairs, with repeated keys as they are. One bad value makes the map null."""
         if token is not Token.START_OBJECT:
             raise self._refused(kind)
@@ -343,7 +343,7 @@ _RANGES = {
     Kind.INT: (-(2**31), 2**31 - 1),
     Kind.LONG: (-(2**63), 2**63 - 1),
 }
-_CONVERTERS: dict[Kind, Callable[[_Converter, ValueType, Token], Value]] = {
+_CONVERTERS: dict[Kind, Callable[[_Converter, ValueType, Token], JsonValue]] = {
     Kind.BOOLEAN: _Converter._boolean,
     Kind.BYTE: _Converter._integer,
     Kind.SHORT: _Converter._integer,

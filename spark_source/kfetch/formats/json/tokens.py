@@ -45,7 +45,7 @@ _WORDS = {"t": ("true", Token.TRUE), "f": ("false", Token.FALSE), "n": ("null", 
 
 
 @dataclass(slots=True)
-class _Scope:
+class _OpenContainer:
     """An open object or array, or the document itself."""
 
     kind: str
@@ -62,7 +62,7 @@ class Tokens(Characters):
     def __init__(self, text: str, *, single_quotes: bool = True, non_numeric: bool = True) -> None:
         super().__init__(text, single_quotes=single_quotes)
         self._non_numeric = non_numeric
-        self._scopes = [_Scope("")]
+        self._scopes = [_OpenContainer("")]
         self._value_token: Token | None = None  # the value behind a name, which is read with it
         self._unread = False  # whether the string at the position is not read yet
         self._content = ""
@@ -147,7 +147,7 @@ class Tokens(Characters):
     def _open(self, token: Token | None) -> None:
         if token not in _STARTS:
             return
-        self._scopes.append(_Scope("{" if token is Token.START_OBJECT else "["))
+        self._scopes.append(_OpenContainer("{" if token is Token.START_OBJECT else "["))
         if len(self._scopes) - 1 > DEPTH_MAX:
             # Jackson changes the token behind this check. So it keeps the old one.
             raise self.bad(f"more than {DEPTH_MAX} levels lie inside each other")

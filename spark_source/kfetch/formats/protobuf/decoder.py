@@ -6,26 +6,23 @@ decoded is a null row, as in Spark 4.2 with the mode PERMISSIVE.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
+from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem
 from kfetch.formats.columns.struct_column import positions_of, too_large
 from kfetch.formats.columns.types import ValueType
 from kfetch.formats.protobuf import layout
 from kfetch.formats.protobuf.descriptors import read_descriptors
 from kfetch.formats.protobuf.plan import MessagePlan
 from kfetch.formats.protobuf.schema import Item, message_tree, unknown_in_protobuf
+from kfetch.records.arrow import Array
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
-
-Array = np.ndarray[Any, Any]
-Loops = Callable[..., int]
-"""The compiled ``decode_messages``."""
 
 
 def message_type(
@@ -54,7 +51,7 @@ class ProtobufDecoder:
         self,
         descriptors: bytes,
         name: str,
-        loops: Loops,
+        loops: FormatLoop,
         *,
         nullable: bool = False,
         column: str = "value",
@@ -91,7 +88,7 @@ class ProtobufDecoder:
         """
         positions = np.ascontiguousarray(positions, np.int64)
         lengths = np.ascontiguousarray(lengths, np.int32)
-        return _Run(self, data, positions, lengths, memory).decoded()
+        return _ProtobufRun(self, data, positions, lengths, memory).decoded()
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """Returns the same for the values of a binary column."""
@@ -100,7 +97,7 @@ class ProtobufDecoder:
     def problem(self, value: bytes | memoryview, memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value can't be decoded, and where; None if it can."""
         lengths = np.full(1, len(value), np.int32)
-        run = _Run(self, value, np.zeros(1, np.int64), lengths, memory)
+        run = _ProtobufRun(self, value, np.zeros(1, np.int64), lengths, memory)
         if not len(run.corrupt_records()):
             return None
         if run.refused:
@@ -112,7 +109,7 @@ class ProtobufDecoder:
         return unknown_in_protobuf(value, self.root)
 
 
-class _Run(LoopCall):
+class _ProtobufRun(LoopCall):
     """One call of ``decode``."""
 
     def __init__(

@@ -59,7 +59,7 @@ class Descriptors:
         )
 
 
-class _Scope(NamedTuple):
+class _FileScope(NamedTuple):
     """What a file says about everything in it."""
 
     is_proto3: bool
@@ -107,14 +107,14 @@ def _read_file(file: bytes, found: Descriptors, names: TypeNames, option: str) -
         )
     options = message_of(fields, 8)
     is_proto3 = syntax == "proto3"
-    scope = _Scope(is_proto3, is_proto3 or bool(number_of(options, 27)), option, names)
+    scope = _FileScope(is_proto3, is_proto3 or bool(number_of(options, 27)), option, names)
     package = text_of(fields, 2)
     for enum in all_of(fields, 5):
         _read_enum(enum, package, scope, found)
     return [_read_message(message, package, scope, found) for message in all_of(fields, 4)]
 
 
-def _read_enum(data: bytes, outer: str, scope: _Scope, found: Descriptors) -> None:
+def _read_enum(data: bytes, outer: str, scope: _FileScope, found: Descriptors) -> None:
     fields = list(fields_of(data))
     name, names, by_name = text_of(fields, 1), dict[int, str](), dict[str, int]()
     values = [list(fields_of(value)) for value in all_of(fields, 2)]
@@ -128,7 +128,7 @@ def _read_enum(data: bytes, outer: str, scope: _Scope, found: Descriptors) -> No
     found.enums[_inside(outer, name)] = enum
 
 
-def _read_message(data: bytes, outer: str, scope: _Scope, found: Descriptors) -> str:
+def _read_message(data: bytes, outer: str, scope: _FileScope, found: Descriptors) -> str:
     """Adds a message and those inside it. Returns its full name."""
     fields = list(fields_of(data))
     full_name = _inside(outer, text_of(fields, 1))
@@ -150,7 +150,7 @@ def _read_message(data: bytes, outer: str, scope: _Scope, found: Descriptors) ->
     return full_name
 
 
-def _read_field(data: bytes, owner: str, scope: _Scope) -> Field:
+def _read_field(data: bytes, owner: str, scope: _FileScope) -> Field:
     fields = list(fields_of(data))
     label, type_name = number_of(fields, 4), scope.names.resolved(text_of(fields, 6), owner)
     # Registries leave out the type of a field whose type has a name.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-Value = int | bytes
+FieldValue = int | bytes
 
 
 class Damaged(Exception):
     """The bytes are no message. It says why."""
 
 
-def fields_of(data: bytes) -> Iterator[tuple[int, Value]]:
+def fields_of(data: bytes) -> Iterator[tuple[int, FieldValue]]:
     """Yields the numbers and values of a message's fields. Raises Damaged."""
     at = 0
     while at < len(data):
@@ -44,17 +44,17 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise Damaged("it ends inside a number" if at == len(data) else f"byte {at} is no number")
 
 
-def all_of(fields: Iterable[tuple[int, Value]], number: int) -> list[bytes]:
+def all_of(fields: Iterable[tuple[int, FieldValue]], number: int) -> list[bytes]:
     """Returns the values of a repeated field of messages."""
     return [value for found, value in fields if found == number and isinstance(value, bytes)]
 
 
-def message_of(fields: list[tuple[int, Value]], number: int) -> list[tuple[int, Value]]:
+def message_of(fields: list[tuple[int, FieldValue]], number: int) -> list[tuple[int, FieldValue]]:
     """Returns the fields of a message inside: its parts merged, as the format has it."""
     return list(fields_of(b"".join(all_of(fields, number))))
 
 
-def text_of(fields: list[tuple[int, Value]], number: int) -> str:
+def text_of(fields: list[tuple[int, FieldValue]], number: int) -> str:
     """Returns the text of a field, empty without it. Raises Damaged for other bytes than UTF-8."""
     values = all_of(fields, number)
     try:
@@ -63,7 +63,7 @@ def text_of(fields: list[tuple[int, Value]], number: int) -> str:
         raise Damaged("a name is not UTF-8") from None
 
 
-def number_of(fields: list[tuple[int, Value]], number: int) -> int:
+def number_of(fields: list[tuple[int, FieldValue]], number: int) -> int:
     """Returns the number in a field, 0 without it."""
     values = [value for found, value in fields if found == number and isinstance(value, int)]
     return values[-1] if values else 0

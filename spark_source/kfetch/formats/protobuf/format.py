@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kfetch.formats.registry.schemas import Schema, SchemaSource
 
 
-class _Protobuf(Format[ProtobufColumn]):
+class _ProtobufFormat(Format[ProtobufColumn]):
     title = "Protobuf"
     parameters = layout.PARAMETERS
     loop_modules = ("layout", "row_loops", "text_loops", "wire_loops")
@@ -70,4 +70,4 @@ class _Protobuf(Format[ProtobufColumn]):
         return replace(column, descriptors=descriptors, message=types.message(message).full_name)
 
 
-FORMAT = _Protobuf()
+FORMAT = _ProtobufFormat()

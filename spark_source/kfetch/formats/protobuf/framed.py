@@ -15,7 +15,7 @@ from kfetch.formats.protobuf.decoder import ProtobufDecoder
 from kfetch.formats.protobuf.fields import Damaged
 from kfetch.formats.protobuf.names import lacks_descriptors, message_at, serialized_file
 from kfetch.formats.registry.framing import SchemaCache, answer_for, bodies, body
-from kfetch.formats.registry.headers import Header, read_header
+from kfetch.formats.registry.headers import SchemaHeader, read_header
 from kfetch.formats.registry.schemas import Schema, SchemaSource, SchemaUnknown
 from kfetch.records.memory import UNLIMITED, Memory
 
@@ -58,7 +58,7 @@ class FramedProtobuf:
         """Returns the numbers of the fields that the reader's message lacks."""
         return self._decoder.unknown_fields(body(value, indexed=True))
 
-    def _refusal(self, header: Header, memory: Memory) -> str:
+    def _refusal(self, header: SchemaHeader, memory: Memory) -> str:
         """Returns why values with a header can't be decoded; empty if they can."""
         if header.damage:
             return header.damage

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +13,6 @@ from kfetch.formats.columns.struct_column import Plan
 from kfetch.formats.protobuf import layout
 from kfetch.formats.protobuf.schema import Item
 from kfetch.formats.protobuf.types import EnumType
-
-Array = np.ndarray[Any, Any]
 
 _WIRES = {
     layout.DOUBLE_TYPE: layout.WIRE64,

@@ -17,8 +17,8 @@ import pyarrow as pa
 from kfetch.errors import KfetchError
 from kfetch.formats.columns.struct_column import positions_of
 from kfetch.formats.registry.headers import Headers, SchemaUnavailable, read_header, read_headers
+from kfetch.records.arrow import Array
 
-Array = np.ndarray[Any, Any]
 V = TypeVar("V")
 
 

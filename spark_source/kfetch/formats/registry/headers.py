@@ -7,13 +7,12 @@ lone count 0 stands for the first message.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kfetch.errors import KfetchError
-
-Array = np.ndarray[Any, Any]
+from kfetch.records.arrow import Array
 
 HEADERS_MAX = 1_000
 """Different headers in one batch. More than that are no headers."""
@@ -35,7 +34,7 @@ class SchemaUnavailable(Exception):
         self.row, self.cause = row, cause
 
 
-class Header(NamedTuple):
+class SchemaHeader(NamedTuple):
     """The start of some values, or the reason why they have no header."""
 
     id: int
@@ -53,7 +52,7 @@ class Header(NamedTuple):
 class Headers(NamedTuple):
     """The headers of a batch."""
 
-    distinct: list[Header]
+    distinct: list[SchemaHeader]
     which: Array
     """int32: the number of each value's header in ``distinct``; below 0 for a null."""
 
@@ -63,7 +62,7 @@ class Headers(NamedTuple):
         return np.array([*(header.size for header in self.distinct), 0], np.int32)
 
 
-def read_header(value: bytes, *, indexed: bool) -> Header:
+def read_header(value: bytes, *, indexed: bool) -> SchemaHeader:
     """Returns the header of one value. ``indexed``: whether message indexes belong to it."""
     return _parsed(value, indexed)[0]
 
@@ -79,7 +78,7 @@ class _Likeness(NamedTuple):
     """They have no fewer bytes."""
 
 
-def _parsed(value: bytes, indexed: bool) -> tuple[Header, _Likeness]:
+def _parsed(value: bytes, indexed: bool) -> tuple[SchemaHeader, _Likeness]:
     if not value:
         return _damaged("it is empty, so it is not in Confluent's wire format", 0), _Likeness(0, 0)
     if value[0] != 0:
@@ -92,11 +91,11 @@ def _parsed(value: bytes, indexed: bool) -> tuple[Header, _Likeness]:
         return _damaged("the id of its schema is below 0", 1), _Likeness(2, least=_ID_BYTES)
     number = int.from_bytes(value[1:_ID_BYTES], "big")
     if not indexed:
-        return Header(number, (), _ID_BYTES), _Likeness(_ID_BYTES)
+        return SchemaHeader(number, (), _ID_BYTES), _Likeness(_ID_BYTES)
     return _with_indexes(value, number)
 
 
-def _with_indexes(value: bytes, number: int) -> tuple[Header, _Likeness]:
+def _with_indexes(value: bytes, number: int) -> tuple[SchemaHeader, _Likeness]:
     count, at = _varint(value, _ID_BYTES)
     if at <= 0:
         return _cut(value, -at)
@@ -111,17 +110,17 @@ def _with_indexes(value: bytes, number: int) -> tuple[Header, _Likeness]:
         if index < 0:
             return _damaged("it has a message index below 0", start), _Likeness(at)
         indexes.append(index)
-    return Header(number, tuple(indexes) or (0,), at), _Likeness(at)
+    return SchemaHeader(number, tuple(indexes) or (0,), at), _Likeness(at)
 
 
-def _cut(value: bytes, at: int) -> tuple[Header, _Likeness]:
+def _cut(value: bytes, at: int) -> tuple[SchemaHeader, _Likeness]:
     if at == len(value):
         return _damaged("it ends inside its message indexes", at), _Likeness(at, at)
     return _damaged("a number of its message indexes is too long", at), _Likeness(at)
 
 
-def _damaged(what: str, at: int) -> Header:
-    return Header(0, (), 0, what, at)
+def _damaged(what: str, at: int) -> SchemaHeader:
+    return SchemaHeader(0, (), 0, what, at)
 
 
 def _varint(value: bytes, start: int) -> tuple[int, int]:
@@ -145,7 +144,7 @@ def read_headers(
     """
     view = np.frombuffer(data, np.uint8) if len(data) else np.zeros(0, np.uint8)
     which = np.full(len(positions), _NULL, np.int32)
-    distinct: list[Header] = []
+    distinct: list[SchemaHeader] = []
     rest = np.flatnonzero(lengths >= 0)
     while len(rest):
         first = int(rest[0])

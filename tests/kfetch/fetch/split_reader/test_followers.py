@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from kfetch.agent.inline import Query
 from kfetch.errors import CorruptBatch, DataLoss, KfetchError, ReadStalled
 from kfetch.fetch import broker_reader
-from kfetch.fetch.inline import Query
 from tests.kfetch.fetch.helpers import T0, T1, by_partition, expected, opened, part, query, rows
 from tests.kfetch.wire.log import batch
 from tests.kfetch.wire.racks import RackKafka
@@ -128,8 +128,8 @@ def test_the_leader_is_asked_again_after_the_period(kafka: RackKafka) -> None:
 
     def period_over(request: object) -> object:
         """The follower's honest answer; meanwhile the period of its choice ends."""
-        reading._replicas._choices.clear()
-        for queue in reading._source._readers[kafka.nodes[3].broker]._queues.values():
+        reading.replicas._choices.clear()
+        for queue in reading._brokers[kafka.nodes[3].broker]._reader._queues.values():
             queue[0].replica_until = 0.0
         return kafka.nodes[3]._always[FetchRequest](request)
 
@@ -166,7 +166,7 @@ def test_a_follower_that_lags(kafka: RackKafka, end: int) -> None:
     kafka.offers_anything = True
     kafka.follower_ends[3, T0] = end
     reading = in_rack(kafka)
-    reading._replicas.lag_s = 0.0
+    reading.replicas.lag_s = 0.0
     ranges = [part(kafka, T0, 4, END)]
 
     assert expected(kafka, *ranges) == rows(reading.read(ranges))
@@ -182,7 +182,7 @@ def test_a_follower_with_other_records_is_no_loss(kafka: RackKafka) -> None:
     assert expected(kafka, item) == rows(reading.read([item]))
     kafka.follower_ends[3, T0] = 10
     longer = part(kafka, T0, 8, END)
-    reading._replicas.lag_s = 0.0
+    reading.replicas.lag_s = 0.0
 
     assert expected(kafka, longer) == rows(reading.read([longer]))
 
@@ -358,8 +358,8 @@ def test_every_record_once(faults: list[tuple[int, str, int]], rack: str, eager:
         filled(kafka)
         kafka.offers_anything = eager
         reading = in_rack(kafka, rack)
-        reading._replicas._period_s = 0.01 if eager else 30.0
-        reading._replicas.lag_s = 0.0
+        reading.replicas._period_s = 0.01 if eager else 30.0
+        reading.replicas.lag_s = 0.0
         try:
             got = []
             wanted = []

@@ -187,7 +187,7 @@ def test_a_broker_that_moves_leaves_no_fetcher(kafka: LittleKafka) -> None:
         item = part(kafka, T0, 0, 6)
         assert expected(kafka, item) == rows(inline_query.read([item]))
         assert moves + 1 == inline_query.stats().sessions_opened
-        assert len(inline_query._fetchers) <= 2
+        assert len(inline_query._running) <= 2
         node.stop()
         node.port = 0
         node.start()

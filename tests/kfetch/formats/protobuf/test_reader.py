@@ -41,10 +41,10 @@ def file(tmp_path: Path) -> Path:
 def _read(kafka: LittleKafka, file: Path, **more: str) -> tuple[SourceOptions, list[Any]]:
     """The options that the driver sends, and the batches of a task that has not the file."""
     of = query(kafka, valueFormat="protobuf", valueDescriptor=str(file), valueMessage="t.M", **more)
-    of._options = with_schema(of._options, schema(of._options))
+    of.options = with_schema(of.options, schema(of.options))
     file.unlink()
-    of._options = pickle.loads(pickle.dumps(of._options))
-    return of._options, list(of.read([part(kafka, T0, 0, kafka.log(T0).end)]))
+    of.options = pickle.loads(pickle.dumps(of.options))
+    return of.options, list(of.read([part(kafka, T0, 0, kafka.log(T0).end)]))
 
 
 def test_values_are_structs(file: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_bytes_of_types_are_not_shown(file: Path) -> None:
         kafka.create("t", 1)
         options = face.with_types(query(
             kafka, valueFormat="protobuf", valueDescriptor=str(file), valueMessage="t.M"
-        )._options)  # fmt: skip
+        ).options)  # fmt: skip
     assert "descriptors" not in repr(options.typed_columns)
     assert replace(options) == face.with_types(options)
 
@@ -126,7 +126,7 @@ def test_files_that_are_refused(tmp_path: Path, there: bool) -> None:
         kafka.create("t", 1)
         of = query(kafka, valueFormat="protobuf", valueDescriptor=str(path), valueMessage="t.M")
         with pytest.raises(OptionError) as refusal:
-            schema(of._options)
+            schema(of.options)
     reason = "Is a directory" if there else "No such file or directory"
     assert f"option valueDescriptor can't be read on the driver: {path}: {reason}" in str(
         refusal.value

@@ -61,11 +61,11 @@ def _read(
         else:
             kafka.log(T0).append(*values)
         reader = query(kafka, **given)
-        reader._options = with_schema(reader._options, schema(reader._options))
-        reader._options = pickle.loads(pickle.dumps(reader._options))
+        reader.options = with_schema(reader.options, schema(reader.options))
+        reader.options = pickle.loads(pickle.dumps(reader.options))
         batches = list(reader.read([part(kafka, T0, 0, len(values))]))
         table = pa.Table.from_batches(batches)
-        assert to_arrow_schema(schema(reader._options), timezone="UTC") == table.schema
+        assert to_arrow_schema(schema(reader.options), timezone="UTC") == table.schema
     return table.to_pylist()
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import KfetchError
-from kfetch.formats.registry.headers import HEADERS_MAX, Header, read_header, read_headers
+from kfetch.formats.registry.headers import HEADERS_MAX, SchemaHeader, read_header, read_headers
 from tests.kfetch.formats.avro.records import number
 from tests.kfetch.formats.guarded import GuardedMemory
 from tests.kfetch.formats.registry.scripted_registry import framed
@@ -17,13 +17,13 @@ from tests.kfetch.formats.registry.scripted_registry import framed
 @pytest.mark.parametrize(
     ("value", "header"),
     [
-        (b"\0\0\0\0\x07", Header(7, (), 5)),
-        (b"\0\0\0\0\x07rest", Header(7, (), 5)),
-        (b"\0\x01\x02\x03\x04", Header(0x01020304, (), 5)),
-        (b"\0\x7f\xff\xff\xff", Header(0x7FFFFFFF, (), 5)),
+        (b"\0\0\0\0\x07", SchemaHeader(7, (), 5)),
+        (b"\0\0\0\0\x07rest", SchemaHeader(7, (), 5)),
+        (b"\0\x01\x02\x03\x04", SchemaHeader(0x01020304, (), 5)),
+        (b"\0\x7f\xff\xff\xff", SchemaHeader(0x7FFFFFFF, (), 5)),
     ],
 )
-def test_an_id_is_four_bytes(value: bytes, header: Header) -> None:
+def test_an_id_is_four_bytes(value: bytes, header: SchemaHeader) -> None:
     """The highest byte comes first. What follows is the value."""
     assert header == read_header(value, indexed=False)
 
@@ -43,7 +43,7 @@ def test_an_id_is_four_bytes(value: bytes, header: Header) -> None:
 )
 def test_message_indexes(indexes: bytes, expected: tuple[int, ...], size: int) -> None:
     """A count and as many indexes, as zigzag varints. A lone 0 is the first message."""
-    assert Header(9, expected, size) == read_header(framed(9, b"", indexes), indexed=True)
+    assert SchemaHeader(9, expected, size) == read_header(framed(9, b"", indexes), indexed=True)
 
 
 @pytest.mark.parametrize(

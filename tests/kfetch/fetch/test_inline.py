@@ -1,10 +1,14 @@
-"""The memory that a Python worker keeps between two reads without an agent."""
+"""A Python worker that reads without an agent: its threads, its requests and its memory."""
 
 from __future__ import annotations
 
+import threading
 import tracemalloc
 
-from kfetch.fetch.inline import Query
+from kafka.protocol.consumer import FetchRequest
+
+from kfetch.agent.inline import Query
+from tests.kfetch.agent.helpers import wait_until
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.wire.little import LittleKafka
 
@@ -28,6 +32,27 @@ def test_a_large_reply_leaves_no_memory_behind(kafka: LittleKafka) -> None:
 
     assert MEBIBYTE > after_large
     assert 0 < after_small <= after_large
+
+
+def test_the_task_itself_fetches(kafka: LittleKafka) -> None:
+    """A read starts no thread. The next request leaves before Spark gets the first batch."""
+    threads = set(threading.enumerate())
+    batches = query(kafka).read([part(kafka, T0, 0, 6)])
+    next(batches)
+
+    assert not [
+        thread for thread in set(threading.enumerate()) - threads if thread.name.startswith("q ")
+    ]
+    assert wait_until(lambda: len(kafka.asked(FetchRequest)) == 2)
+    assert 4 == sum(batch.num_rows for batch in batches)
+
+
+def test_nothing_is_cached(kafka: LittleKafka) -> None:
+    """A worker keeps no records beyond the end of a range, because no limit would drop them."""
+    inline_query = query(kafka, kafka__max__partition__fetch__bytes="1000000")
+    read(inline_query, kafka, 0, 2)
+
+    assert 0 == inline_query._budget.used
 
 
 def read(inline_query: Query, kafka: LittleKafka, start: int, end: int) -> None:

@@ -1,0 +1,25 @@
+"""Arguments that several verbs share: the options of the source, the form of the output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+OptionPairs = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="An option of the source, such as kafka.security.protocol=SSL. No secrets. Repeat it "
+        "for more options.",
+    ),
+]
+PropertiesFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="A file with properties of Kafka's clients, such as passwords. It may have options of "
+        "kfetch, too."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
