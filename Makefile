@@ -106,7 +106,7 @@ bench: setup ## Compare kfetch with Spark's own connector: BENCH=drain, typed, l
 	@$(PY) -m integration.benchmarks.$(BENCH) $(ARGS)
 
 # make compare BASE=HEAD~3 ARGS="--only drain"
-compare: setup ## Compare drain, trickle, latency and decode of this tree and of BASE=<commit>
+compare: setup ## Compare drain, trickle, latency, typed and decode of this tree and of BASE=<commit>
 	@$(PY) -m integration.benchmarks.against $(BASE) $(ARGS)
 
 fuzz: setup ## Decode 200,000 damaged replies with both decoders, for four minutes at most

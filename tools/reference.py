@@ -44,14 +44,14 @@ _HELP_WIDTH = 86
 
 
 def _options() -> str:
-    """Return the option table. Options name pages of docs/, and here these names are links."""
+    """Returns the option table. Options name pages of docs/, and here these names are links."""
     rows = [f"| `{o.name}` | {o.default} | {o.treatment.value} | {o.meaning} |" for o in OPTIONS]
     table = "\n".join(["| Option | Default | In kfetch | Meaning |", "|---|---|---|---|", *rows])
     return re.sub(r"docs/(\S+/(\S+)\.md)", r"[\2](../\1)", table) + "\n"
 
 
 def _commands() -> str:
-    """Return the help of each command below a heading of its own."""
+    """Returns the help of each command below a heading of its own."""
     return "\n".join(_helps(command(), "kfetch", None))
 
 
@@ -70,7 +70,7 @@ def _helps(verb: Any, name: str, parent: Any) -> Iterator[str]:
 
 
 def _errors() -> str:
-    """Return a row for each class of errors: code and class, exit code, meaning, what to do."""
+    """Returns a row for each class of errors: code and class, exit code, meaning, what to do."""
     rows = ["| Code and class | Exit code | Meaning | What to do |", "|---|---|---|---|"]
     for kind in explanations.classes():
         meaning, action = explanations.meaning_and_action(kind)
@@ -80,7 +80,7 @@ def _errors() -> str:
 
 
 def _exit_codes() -> str:
-    """Return a row for each exit code, with the errors that end a command with it."""
+    """Returns a row for each exit code, with the errors that end a command with it."""
     by_exit_code: dict[int, list[str]] = {}
     for kind in explanations.classes():
         link = f"[`{kind.condition}`](../how-to/errors/{kind.condition}.md)"
@@ -91,7 +91,7 @@ def _exit_codes() -> str:
 
 
 def _metrics() -> str:
-    """Return a row for each metric."""
+    """Returns a row for each metric."""
     rows = [
         f"| `{entry.name}` | {entry.kind} | {', '.join(f'`{name}`' for name in entry.labels)} "
         f"| {entry.meaning} |\n"
@@ -101,7 +101,7 @@ def _metrics() -> str:
 
 
 def _api() -> str:
-    """Return the classes and functions of the Python API, with their docstrings."""
+    """Returns the classes and functions of the Python API, with their docstrings."""
     parts = [
         *_class(LagListener, "kfetch.LagListener"),
         *_class(values.Lag, "kfetch.admin.values.Lag"),
@@ -160,7 +160,7 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
 
 
 def filled(text: str, name: str, content: str) -> str:
-    """Return the text of a page with ``content`` as its part ``name``.
+    """Returns the text of a page with ``content`` as its part ``name``.
 
     Raises ValueError if the page does not have this part.
     """
@@ -173,7 +173,7 @@ def filled(text: str, name: str, content: str) -> str:
 
 
 def error_pages() -> dict[str, str]:
-    """Return the text of each page below docs/how-to/errors/, by its name."""
+    """Returns the text of each page below docs/how-to/errors/, by its name."""
     return {f"{kind.condition}.md": explanations.page(kind) for kind in explanations.classes()}
 
 

@@ -10,6 +10,7 @@ drain     seconds of the micro-batches that read 5,000,000 records of 100 B in 8
 batches   the same of 400,000 batches of one record each
 trickle   the same of 20 records in each of 1,000 partitions, sessions in the worker (``inline``)
 latency   median seconds from produce to foreachBatch, 4 partitions, 200 records a second
+typed     as drain, 4,000,000 JSON values of five fields, which kfetch decodes
 decode    fastest decoding of a reply of 4 MiB, values of 100 B, without Spark
 """
 
@@ -30,11 +31,12 @@ from typing import Any
 from integration.benchmarks import decode, latency, trickle
 from integration.benchmarks.fill import fill
 from integration.benchmarks.stage import create
+from integration.benchmarks.typed_values import KINDS
 from kfetch_jobs.kafka import Cluster
 
 ROOT = Path(__file__).parents[2]
 PROBE = Path(__file__).with_name("probe.py")
-NAMES = ("drain", "batches", "trickle", "latency", "decode")
+NAMES = ("drain", "batches", "trickle", "latency", "typed", "decode")
 
 
 class Probe:
@@ -112,6 +114,11 @@ def stage(name: str, cluster: Cluster, directory: Path) -> Iterator[dict[str, st
         create(cluster, name, 4)
         with latency.steady(cluster, 200, 4):
             yield topic | {"warm_up_s": "5", "counted_s": "15"}
+    elif name == "typed":
+        values, payloads = KINDS["json"](5, directory), directory / "payloads"
+        payloads.write_bytes(b"\n".join(values.values))
+        fill(cluster, name, partitions=8, records=4_000_000, payloads=payloads)
+        yield topic | {"startingOffsets": "earliest", **values.options}
     else:
         data, _ = decode.reply(list(decode.batches(100, 4 << 20, 1 << 20)), "none")
         reply = directory / "reply"

@@ -70,7 +70,7 @@ class ScriptedWatch(Watch):
         """Start no thread."""
 
     def wait_for_change(self, timeout_s: float) -> bool:
-        """Return at once: no thread polls."""
+        """Returns at once: no thread polls."""
         return False
 
     def deliver(self, moved: dict[TopicPartition, int]) -> None:

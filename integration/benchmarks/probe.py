@@ -1,6 +1,6 @@
 """Runs a benchmark of one revision for ``against``: one run for each line on stdin.
 
-    python -P probe.py drain|batches|trickle|latency|decode JSON
+    python -P probe.py drain|batches|trickle|latency|typed|decode JSON
 
 It imports nothing from this repository, because another revision may have other names. Spark finds
 the source by its format, and ``decode`` tries the old and the new module names. The probe answers
@@ -134,6 +134,7 @@ BENCHMARKS = {
     "batches": drain,
     "trickle": drain,
     "latency": latency,
+    "typed": drain,
     "decode": decode,
 }
 

@@ -20,7 +20,7 @@ SAMPLES = 60
 
 
 def samples(chance: random.Random) -> list[bytes]:
-    """Return documents of one to three schemas, one per line; fields may have several types."""
+    """Returns documents of one to three schemas, one per line; fields may have several types."""
     kinds = [schema(chance) for _ in range(chance.randint(1, 3))]
     texts = [document(chance, chance.choice(kinds), oddity=0) for _ in range(chance.randint(1, 20))]
     # Spark refuses two fields of one name in a document.

@@ -26,7 +26,7 @@ def slowly(number: int) -> int:
     return number
 
 def clicks(source: DataFrame) -> DataFrame:
-    return source.select(slowly("event.id").alias("id"))
+    return source.select(slowly("value.id").alias("id"))
 """
 
 

@@ -72,4 +72,4 @@ def _choose_ports(directory: Path, port: int, controller_port: int) -> None:
     # An id that starts with a dash would look like an option.
     cluster_id = "s" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")
     node = state.NodeState(node_id=1, port=port, controller_port=controller_port)
-    state.save(directory, state.State(cluster_id=cluster_id, nodes=(node,), heap="512m"))
+    state.save(directory, state.State(cluster_id=cluster_id, nodes=(node,)))

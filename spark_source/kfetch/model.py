@@ -96,7 +96,7 @@ class Leader:
     epoch: int = NO_EPOCH
 
     def is_older_than(self, epoch: int) -> bool:
-        """Return whether the leader is older than one of ``epoch`` (KIP-320).
+        """Returns whether the leader is older than one of ``epoch`` (KIP-320).
 
         A leader without an epoch counts as new: nothing else would name a successor.
         """
@@ -128,17 +128,17 @@ class ClusterView:
         return {name: topic.topic_id for name, topic in self.topics.items() if topic.topic_id.int}
 
     def leader(self, tp: TopicPartition) -> Leader | None:
-        """Return the partition's leader, None without a leader or a partition."""
+        """Returns the partition's leader, None without a leader or a partition."""
         topic = self.topics.get(tp.topic)
         return topic.leaders.get(tp.partition) if topic else None
 
     def exists(self, tp: TopicPartition) -> bool:
-        """Return whether the partition exists, with or without a leader."""
+        """Returns whether the partition exists, with or without a leader."""
         topic = self.topics.get(tp.topic)
         return topic is not None and tp.partition in topic.leaders
 
     def has(self, tp: TopicPartition, topic_ids: Mapping[str, UUID]) -> bool:
-        """Return whether the partition exists in a topic of the known id, or without a known id."""
+        """Whether the partition exists in a topic of the known id, or without a known id."""
         if not self.exists(tp):
             return False
         topic_id, known_id = self.topics[tp.topic].topic_id, topic_ids.get(tp.topic, NO_TOPIC_ID)

@@ -31,7 +31,7 @@ class FormerJob:
     table: str
 
     def sentence(self, job: Job) -> str:
-        """Return why the job does not start, and how to go on."""
+        """Returns why the job does not start, and how to go on."""
         name, there = self.directory.name, job.directory
         # A directory that exists would take the other one in.
         move = (
@@ -49,7 +49,7 @@ class FormerJob:
 
 
 def find_former_job(job: Job) -> FormerJob | None:
-    """Return a job without a file that has written the new job's records to its table."""
+    """Returns a job without a file that has written the new job's records to its table."""
     tables = {str(table) for table in job.appended_tables if _may_exist(job, table)}
     if not tables:
         return None
@@ -83,7 +83,7 @@ def _exists(files: Path, name: str) -> bool:
 
 
 def _tables_of(job: Job, directory: Path, note: Mapping[str, Any]) -> set[str]:
-    """Return the tables of the former job: by its note, else by the tables' own logs.
+    """Returns the tables of the former job: by its note, else by the tables' own logs.
 
     Before kfetch noted tables, the log had the query's id already.
     """
@@ -101,7 +101,7 @@ def _may_exist(job: Job, table: TableLocation) -> bool:
 
 
 def _topics_of(job: Job, directory: Path, note: Mapping[str, Any]) -> list[str]:
-    """Return the topics of the checkpoint's offsets, or those that the note of a run names."""
+    """Returns the topics of the checkpoint's offsets, or those that the note of a run names."""
     checkpoint = directory / "checkpoint"
     if not has_offsets(checkpoint):
         elsewhere = local_path(str(note.get("checkpoint")), job.spark) is None

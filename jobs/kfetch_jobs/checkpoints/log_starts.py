@@ -21,7 +21,7 @@ Margin = Callable[[int, int], int]
 
 
 def no_margin(log_start: int, log_end: int) -> int:
-    """Return 0: only offsets below the log's start count as gone."""
+    """Returns 0: only offsets below the log's start count as gone."""
     return 0
 
 

@@ -137,7 +137,7 @@ def note_run(job: Job, ids: TopicIds) -> None:
 
 
 def noted_topic_ids(job: Job) -> TopicIds:
-    """Return the ids of the topics that the job's runs have read, as far as the note has them."""
+    """Returns the ids of the topics that the job's runs have read, as far as the note has them."""
     noted = read_json(note_path(job)).get(_TOPIC_IDS)
     if not isinstance(noted, dict):
         return {}
@@ -149,7 +149,7 @@ def _listed(parts: Iterable[TopicIds]) -> dict[str, list[str]]:
 
 
 def noted_runs(job: Job) -> Path | None:
-    """Return the path of the note if it tells that the checkpoint had offsets; else None.
+    """Returns the path of the note if it tells that the checkpoint had offsets; else None.
 
     Notes of older versions do not tell. Then the job's progress does.
     """

@@ -11,13 +11,13 @@ from kfetch_jobs.util.plural import counted
 
 
 def mistakes(jobs: Mapping[str, Job]) -> list[str]:
-    """Return one sentence for each mistake, with file and line."""
+    """Returns one sentence for each mistake, with file and line."""
     shared = (*_shared_checkpoints(jobs), *_same_rows(jobs))
     return [*_after_mistakes(jobs), *_cycles(jobs), *shared]
 
 
 def room_warnings(jobs: Iterable[Job], concurrency: int) -> list[str]:
-    """Return a sentence if more jobs run without an end than the supervisor runs at once."""
+    """Returns a sentence if more jobs run without an end than the supervisor runs at once."""
     enabled = [job for job in jobs if job.file.enabled]
     endless = sorted(job.name for job in enabled if not job.file.trigger.finite)
     room = f"concurrency: {concurrency} gives room to {counted(concurrency, 'job')}"
@@ -79,7 +79,7 @@ def _same_rows(jobs: Mapping[str, Job]) -> Iterator[str]:
 
 
 def same_rows_mistake(job: Job, others: Iterable[Job]) -> str:
-    """Return a sentence if another job makes the same rows for the same table; else nothing.
+    """Returns a sentence if another job makes the same rows for the same table; else nothing.
 
     Jobs with different transforms may share a source and a table: each may write a part of the
     records.
@@ -104,7 +104,7 @@ def _rows(job: Job) -> tuple[object, ...]:
 
 
 def writes_same_records(job: Job, other: Job) -> bool:
-    """Return whether both write to the same table, and read a topic or a pattern in common."""
+    """Returns whether both write to the same table, and read a topic or a pattern in common."""
     return str(job.target) == str(other.target) and not _topics(job).isdisjoint(_topics(other))
 
 

@@ -24,17 +24,17 @@ _EITHER = ("valueformat", "valueschema", "valuefields")
 
 
 def lacks_bytes(sources: Iterable[Source]) -> bool:
-    """Return whether a view has no column ``value``."""
+    """Returns whether a view has no column ``value``."""
     return any(one.decode and one.decode.into.lower() != "value" for one in sources)
 
 
 def conflicts(options: Options) -> list[str]:
-    """Return the options that can't stand beside ``decode``."""
+    """Returns the options that can't stand beside ``decode``."""
     return [name for name in options if name.lower() in _EITHER]
 
 
 def with_decode(options: Options, decode: Decode, *, fails: bool, zone: str) -> Options:
-    """Return options of the source with those that ``decode`` stands for.
+    """Returns options of the source with those that ``decode`` stands for.
 
     ``fails``: whether a value that does not fit fails the job. ``zone``: the zone of Spark's
     session. Options that the job names itself stay as they are.
@@ -53,7 +53,7 @@ def with_decode(options: Options, decode: Decode, *, fails: bool, zone: str) -> 
 
 
 def with_decode_names(sentence: str, kept: Iterable[str]) -> str:
-    """Return a sentence that names the fields of ``decode`` in place of the option.
+    """Returns a sentence that names the fields of ``decode`` in place of the option.
 
     ``kept``: options that the job names itself.
     """

@@ -14,13 +14,13 @@ _KFETCH_PACKAGES = frozenset(("kfetch", "kfetch_jobs", "pyspark_kfetch"))
 
 
 def code_directories(project_file: Path) -> list[Path]:
-    """Return the directories of a project's Python: beside its file, and above ``conf/``."""
+    """Returns the directories of a project's Python: beside its file, and above ``conf/``."""
     here = project_file.parent
     return [here, here.parent] if here.name == "conf" else [here]
 
 
 def mistake(name: str, directories: Sequence[Path]) -> str | None:
-    """Return the mistake in ``module:function``; None if the project or a package has it."""
+    """Returns the mistake in ``module:function``; None if the project or a package has it."""
     module, function = name.split(":")
     if module.split(".")[0] in _KFETCH_PACKAGES:
         return f"the name {module} is taken by kfetch's own package: give the module another"

@@ -82,7 +82,7 @@ class Job:
         return [self.target, *([self.dead_letters] if self.dead_letters else [])]
 
     def source_options(self, view: str = "source", zone: str | None = None) -> Options:
-        """Return the options of ``format("kfetch")``: the cluster's, overridden by the job's.
+        """Returns the options of ``format("kfetch")``: the cluster's, overridden by the job's.
 
         Relative paths of stores and descriptor files start from the project file's directory.
         ``zone``: the zone of Spark's session, which only a run knows for certain.
@@ -99,7 +99,7 @@ class Job:
         return with_absolute_stores(options, self.shared[0].path.parent)
 
     def parsed_options(self, view: str = "source") -> SourceOptions:
-        """Return the values of a source's options. The first call parses them.
+        """Returns the values of a source's options. The first call parses them.
 
         Raises OptionError, but not for a job that the project has checked.
         """
@@ -108,26 +108,26 @@ class Job:
         return self._parsed[view]
 
     def named_topics(self, view: str = "source") -> set[str]:
-        """Return the topics that the options of a source name. A pattern names none."""
+        """Returns the topics that the options of a source name. A pattern names none."""
         subscription = self.parsed_options(view).subscription
         return {*subscription.topics, *(tp.topic for tp in subscription.assigned)}
 
     def redacted(self, sentence: str) -> str:
-        """Return a sentence with placeholders for the secrets in the job's files.
+        """Returns a sentence with placeholders for the secrets in the job's files.
 
         Other values from ``${…}``, such as addresses, stay.
         """
         return with_placeholders(sentence, merged(one.secrets for one in self.documents))
 
     def in_own_words(self, sentence: str) -> str:
-        """Return an error's sentence without secrets, and with the names of the job's files.
+        """Returns an error's sentence without secrets, and with the names of the job's files.
 
         A cluster's properties have no ``kafka.`` in front. Options of a source keep it.
         """
         return self.with_own_names(self.redacted(sentence))
 
     def with_own_names(self, sentence: str) -> str:
-        """Return a sentence that names the options of Kafka as the job's files do."""
+        """Returns a sentence that names the options of Kafka as the job's files do."""
         sources = self.file.views().values()
         names = [name for one in sources for name in one.options]
         if any(one.decode for one in sources):
@@ -135,7 +135,7 @@ class Job:
         return with_property_names(sentence, names)
 
     def error(self, before: str, cause: KfetchError) -> KfetchError:
-        """Return an error of the source with ``before`` in front, in the job's own words.
+        """Returns an error of the source with ``before`` in front, in the job's own words.
 
         Its class and so its code are those of the cause.
         """
@@ -143,7 +143,7 @@ class Job:
         return type(cause)(f"{before}: {what}", action=action, **cause.where)
 
     def with_placeholders(self, sentence: str) -> str:
-        """Return a sentence about the job's files with ``${…}`` in place of every filled value."""
+        """Returns a sentence about the job's files with ``${…}`` in place of every filled value."""
         return with_placeholders(sentence, merged(one.placeholders for one in self.documents))
 
     @property
@@ -153,7 +153,7 @@ class Job:
 
 
 def with_dead_letters(options: Options) -> Options:
-    """Return options with which the source has the column of dead letters."""
+    """Returns options with which the source has the column of dead letters."""
     names = {name.lower(): name for name in options}
     added = {} if "deadletters" in names else {"deadLetters": "column"}
     name = names.get("columns", "")
@@ -163,7 +163,7 @@ def with_dead_letters(options: Options) -> Options:
 
 
 def option_name(property_name: str) -> str:
-    """Return the source's option for a property of a cluster.
+    """Returns the source's option for a property of a cluster.
 
     The properties are Kafka's, and get ``kafka.`` in front. kfetch's own options have their names.
     """
@@ -172,12 +172,12 @@ def option_name(property_name: str) -> str:
 
 
 def cluster_options(properties: Mapping[str, str]) -> Options:
-    """Return the options of ``format("kfetch")`` for the properties of a cluster."""
+    """Returns the options of ``format("kfetch")`` for the properties of a cluster."""
     return {option_name(name): value for name, value in properties.items()}
 
 
 def with_property_names(sentence: str, kept: Iterable[str] = ()) -> str:
-    """Return a sentence that names the options of Kafka without ``kafka.``, as clusters do.
+    """Returns a sentence that names the options of Kafka without ``kafka.``, as clusters do.
 
     ``kept``: options that keep it.
     """
@@ -194,7 +194,7 @@ def with_property_names(sentence: str, kept: Iterable[str] = ()) -> str:
 
 
 def with_absolute_stores(options: Options, directory: Path) -> Options:
-    """Return options in which the paths of files are absolute: they start from ``directory``."""
+    """Returns options in which the paths of files are absolute: they start from ``directory``."""
     return {
         name: str((directory / text).absolute()) if name.lower() in _STORES and text else text
         for name, text in options.items()
@@ -202,7 +202,7 @@ def with_absolute_stores(options: Options, directory: Path) -> Options:
 
 
 def merged(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return all entries in one dict.
+    """Returns all entries in one dict.
 
     Separate replacements would also replace inside the placeholders of the one before.
     """

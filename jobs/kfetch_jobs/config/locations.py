@@ -20,12 +20,12 @@ _DEFAULTS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 
 
 def has_scheme(text: str) -> bool:
-    """Return whether Hadoop takes the text for a URI."""
+    """Returns whether Hadoop takes the text for a URI."""
     return _URI.match(text) is not None
 
 
 def location_mistake(text: str) -> str:
-    """Return what is wrong with the text of a location; nothing if Hadoop can read it."""
+    """Returns what is wrong with the text of a location; nothing if Hadoop can read it."""
     uri = _URI.match(text)
     if uri is None:
         return ""
@@ -41,12 +41,12 @@ def location_mistake(text: str) -> str:
 
 
 def absolute_location(text: str, directory: Path) -> str:
-    """Return a URI as it is, and a path from ``directory`` on."""
+    """Returns a URI as it is, and a path from ``directory`` on."""
     return text if has_scheme(text) else str((directory / text).resolve())
 
 
 def local_path(text: str, spark: Mapping[str, str]) -> Path | None:
-    """Return the directory of this machine; None if the location is on another file system.
+    """Returns the directory of this machine; None if the location is on another file system.
 
     ``spark`` has the job's Spark settings. They may name another default file system.
     """

@@ -13,7 +13,7 @@ from kfetch_jobs.config.job import Job
 
 
 def order_columns(job: Job) -> list[str]:
-    """Return the columns that order the rows of a key; none for an append."""
+    """Returns the columns that order the rows of a key; none for an append."""
     sink = job.file.sink
     return (sink.latestBy or ["offset"]) if sink.mode == "merge" else []
 
@@ -31,7 +31,7 @@ def order_mistakes(job: Job) -> Iterator[str]:
 
 
 def reads_one_topic(job: Job) -> bool:
-    """Return whether all records of a job are of one topic, as its file says."""
+    """Returns whether all records of a job are of one topic, as its file says."""
     return len(_topics(job)) == 1
 
 

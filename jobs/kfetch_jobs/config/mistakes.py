@@ -20,7 +20,7 @@ log = logging.getLogger("kfetch_jobs.config")
 
 
 def unexpected_mistake(job: str, error: Exception) -> str:
-    """Return the sentence for an exception that only a bug of kfetch can raise, and log its trace.
+    """Returns the sentence for an exception that only a bug of kfetch can raise, and log its trace.
 
     The sentence has no words of the exception, because they may quote a secret.
     """
@@ -40,7 +40,7 @@ def _log_once(job: str, trace: str) -> None:
 def validation_mistakes(
     model: type[BaseModel], document: Document, error: ValidationError
 ) -> list[str]:
-    """Return a sentence with file and line for each of pydantic's errors."""
+    """Returns a sentence with file and line for each of pydantic's errors."""
     errors = sorted(error.errors(), key=lambda one: _order(document, one))
     return [
         f"{document.file_line(tuple(one['loc']))}: {_sentence(model, document, one)}"
@@ -51,7 +51,7 @@ def validation_mistakes(
 def validated_parts(
     model: type[M], document: Document, stand_ins: Mapping[str, Any]
 ) -> tuple[M | None, list[str]]:
-    """Return a file's model, and a sentence for each mistake.
+    """Returns a file's model, and a sentence for each mistake.
 
     With a mistake, the model has the valid parts, so that the caller can check these too.
     ``stand_ins`` take the place of invalid parts. The model is None if too little is valid.

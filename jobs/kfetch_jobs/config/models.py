@@ -130,7 +130,7 @@ class Source(Model):
         return self.decode is not None or any(given.get(name) in FORMATS for name in _FORMATS)
 
     def strategy(self) -> Options:
-        """Return the given one of subscribe, subscribePattern and assign."""
+        """Returns the given one of subscribe, subscribePattern and assign."""
         values = {name: getattr(self, name) for name in SUBSCRIPTION_OPTIONS}
         return {name: text for name, text in values.items() if text is not None}
 
@@ -316,5 +316,5 @@ class JobFile(Model):
         return self
 
     def views(self) -> dict[str, Source]:
-        """Return the sources by the names of their views."""
+        """Returns the sources by the names of their views."""
         return {"source": self.source} if self.source else dict(self.sources)

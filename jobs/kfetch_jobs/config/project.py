@@ -51,7 +51,7 @@ _STAND_INS = {
 
 
 def is_job_name(name: str) -> bool:
-    """Return whether this is a valid name of a job."""
+    """Returns whether this is a valid name of a job."""
     return _JOB_NAME.fullmatch(name) is not None
 
 
@@ -82,11 +82,11 @@ class Project:
         return self.environment.path.stem if self.environment else None
 
     def redacted(self, sentence: str) -> str:
-        """Return a sentence with placeholders for the secrets of all files that were read."""
+        """Returns a sentence with placeholders for the secrets of all files that were read."""
         return with_placeholders(sentence, dict(self.secrets))  # a copy: other threads read files
 
     def jobs(self) -> list[str]:
-        """Return the names of all jobs, sorted."""
+        """Returns the names of all jobs, sorted."""
         return sorted(path.stem for path in self._directory.glob("*.yml"))
 
     def job(self, name: str) -> Job:
@@ -119,14 +119,14 @@ class Project:
         return job
 
     def check(self) -> dict[str, Job]:
-        """Return every job. Raises ConfigError with the mistakes of all files."""
+        """Returns every job. Raises ConfigError with the mistakes of all files."""
         jobs, wrong = self.jobs_and_mistakes()
         if wrong:
             raise ConfigError(*wrong)
         return jobs
 
     def jobs_and_mistakes(self) -> tuple[dict[str, Job], list[str]]:
-        """Return the jobs with valid files, and the mistakes of all files."""
+        """Returns the jobs with valid files, and the mistakes of all files."""
         jobs: dict[str, Job] = {}
         wrong = list(self._misnamed_files())
         for name in self.jobs():
@@ -201,7 +201,7 @@ def _table_mistakes(job: Job) -> Iterator[str]:
 
 
 def find(start: Path) -> Path:
-    """Return the project file of a directory, of its ``conf/``, or of the nearest one above."""
+    """Returns the project file of a directory, of its ``conf/``, or of the nearest one above."""
     for directory in (start.absolute(), *start.absolute().parents):
         if (candidate := _file_in(directory)) is not None:
             return candidate
@@ -218,7 +218,7 @@ def _file_in(directory: Path) -> Path | None:
 
 
 def located(path: Path) -> Path:
-    """Return the project file that a path names: the file itself, or the one of its directory.
+    """Returns the project file that a path names: the file itself, or the one of its directory.
 
     Raises ConfigError for a directory without one.
     """

@@ -21,11 +21,11 @@ class _Generator(GenerateJsonSchema):
     """Writes defaults as a file has them, and no titles: an editor shows the key's own name."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Return false: pydantic would make ``Lagrecords`` of ``lagRecords``."""
+        """Returns false: pydantic would make ``Lagrecords`` of ``lagRecords``."""
         return False
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
-        """Return the schema of a key with a default: a duration has its unit."""
+        """Returns the schema of a key with a default: a duration has its unit."""
         generated = super().default_schema(schema)
         default = generated.get("default")
         if generated.get("pattern") == DURATION_PATTERN and isinstance(default, float):
@@ -34,7 +34,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """Return the schema of ``project``, ``job`` or ``environment``: draft 2020-12."""
+    """Returns the schema of ``project``, ``job`` or ``environment``: draft 2020-12."""
     model = KINDS[kind]
     generated = _markdown(model.model_json_schema(mode="validation", schema_generator=_Generator))
     return {
@@ -45,7 +45,7 @@ def schema(kind: str) -> dict[str, Any]:
 
 
 def _markdown(part: Any) -> Any:
-    """Return a part of a schema with its descriptions in Markdown, as editors show them."""
+    """Returns a part of a schema with its descriptions in Markdown, as editors show them."""
     if isinstance(part, dict):
         return {
             key: value.replace("``", "`")

@@ -16,7 +16,7 @@ from kfetch_jobs.util.files import write_json
 
 
 def snapshot_path(directory: Path) -> Path:
-    """Return the path of the copies in a job's directory."""
+    """Returns the path of the copies in a job's directory."""
     return directory / "validated-files.json"
 
 
@@ -31,7 +31,7 @@ def write_snapshot(job: Job, run: int) -> None:
 
 
 def read_snapshot(path: Path, run: int | None = None) -> Mapping[Path, str]:
-    """Return the texts by the paths of the files.
+    """Returns the texts by the paths of the files.
 
     Raises ConfigError if there are none, or if they are of another run than ``run``.
     """
@@ -47,7 +47,7 @@ def read_snapshot(path: Path, run: int | None = None) -> Mapping[Path, str]:
 
 
 def changed_files(job: Job) -> list[Path]:
-    """Return the files of the job that have another text by now, or are gone."""
+    """Returns the files of the job that have another text by now, or are gone."""
     return [
         document.path for document in job.documents if not _is_same(document.path, document.text)
     ]

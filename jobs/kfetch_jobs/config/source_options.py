@@ -47,7 +47,7 @@ def option_mistakes(job: Job) -> Iterator[str]:
 
 
 def _missing_places(options: Options) -> list[str]:
-    """Return the columns that the table of dead letters needs and the option columns leaves out."""
+    """Returns the columns that the dead letters need and the option columns leaves out."""
     try:
         columns = {column.name for column in parse_options(options).columns}
     except OptionError:
@@ -89,7 +89,7 @@ def _check(options: Options) -> None:
 
 
 def option_warnings(job: Job) -> list[str]:
-    """Return a sentence for each option without effect, and for each secret that others can read.
+    """Returns a sentence for each option without effect, and for each secret that others can read.
 
     The job must be valid. A run logs the warnings of options at its start.
     """
@@ -102,7 +102,7 @@ def option_warnings(job: Job) -> list[str]:
 
 
 def source_location(file: JobFile, view: str) -> tuple[str, ...]:
-    """Return the keys under which a source stands in its file."""
+    """Returns the keys under which a source stands in its file."""
     return ("source",) if file.source else ("sources", view)
 
 

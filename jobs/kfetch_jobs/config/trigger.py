@@ -61,7 +61,7 @@ class Trigger(BaseModel):
         return self.availableNow is not None or self.cron is not None
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of ``DataStreamWriter.trigger``."""
+        """Returns the arguments of ``DataStreamWriter.trigger``."""
         if self.finite:
             return {"availableNow": True}
         return {"processingTime": self.processingTime or "0 seconds"}

@@ -75,22 +75,22 @@ class Document:
     """A sentence for each file of ``${file:…}`` that other users of the machine can read."""
 
     def with_placeholders(self, sentence: str) -> str:
-        """Return a sentence about this file with ``${…}`` in place of every filled value."""
+        """Returns a sentence about this file with ``${…}`` in place of every filled value."""
         return with_placeholders(sentence, self.placeholders)
 
     def line(self, location: KeyPath) -> int:
-        """Return the line of a part, or of the nearest part around it."""
+        """Returns the line of a part, or of the nearest part around it."""
         while location and location not in self.lines:
             location = location[:-1]
         return self.lines.get(location, 1)
 
     def file_line(self, location: KeyPath) -> str:
-        """Return ``file:line`` of a part."""
+        """Returns ``file:line`` of a part."""
         return f"{display(self.path)}:{self.line(location)}"
 
 
 def with_placeholders(sentence: str, placeholders: Mapping[str, str]) -> str:
-    """Return a sentence with each text replaced by its placeholder.
+    """Returns a sentence with each text replaced by its placeholder.
 
     A placeholder such as ``${env:NAME:-text}`` may contain the text. It stays as it is.
     """
@@ -131,7 +131,7 @@ def _is_schema(at: KeyPath) -> bool:
 
 
 def display(path: Path) -> str:
-    """Return the path relative to the working directory, if it lies below it.
+    """Returns the path relative to the working directory, if it lies below it.
 
     All lie below ``/``, so it counts as none.
     """
@@ -141,7 +141,7 @@ def display(path: Path) -> str:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return a hint with the nearest known word; else with all known words."""
+    """Returns a hint with the nearest known word; else with all known words."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if (synonym := _SYNONYMS.get(word.lower())) in names:
@@ -230,7 +230,7 @@ class _Filler:
         """Mistakes beside which the rest of the file can be read."""
 
     def value(self, node: yaml.Node, at: KeyPath) -> Any:
-        """Return the value of a node. Raises ConfigError for an unusable one."""
+        """Returns the value of a node. Raises ConfigError for an unusable one."""
         self._values += 1
         self._check_size(self._values, _VALUES_MAX, "values", at)
         if isinstance(node, yaml.ScalarNode):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -63,16 +63,15 @@ class Cluster:
         nodes: int | None = None,
         properties: Mapping[str, str] | None = None,
         port: int | None = None,
-        heap: str | None = None,
         detached: bool = False,
         timeout_s: float = 60,
     ) -> Self:
         """Start all nodes and wait until each answers and knows all others.
 
         If the directory has the data of an earlier cluster, that cluster starts again: with its
-        cluster id and ports, and with its nodes, properties and heap unless the caller gives
-        others. ``port`` is the first node's port; the other nodes take the ports that follow.
-        Raises BrokerToolError if a node does not answer within ``timeout_s`` seconds.
+        cluster id and ports, and with its nodes and properties unless the caller gives others.
+        ``port`` is the first node's port; the other nodes take the ports that follow. Raises
+        BrokerToolError if a node does not answer within ``timeout_s`` seconds.
         """
         path = Path(directory).absolute()
         state.claim(path)
@@ -85,7 +84,7 @@ class Cluster:
             for node in new.nodes:  # before it writes anything
                 ready.check_free(node.node_id, node.port, node.controller_port)
             chosen = new.properties if properties is None else dict(properties)
-            state.save(path, replace(new, heap=heap or new.heap, properties=chosen))
+            state.save(path, replace(new, properties=chosen))
             try:
                 cluster._bring_up(time.monotonic() + timeout_s)
             except BaseException:
@@ -118,20 +117,14 @@ class Cluster:
 
     def _bring_up(self, deadline: float) -> None:
         _ = self._context.java  # one clear error, before threads
-        with self._dead_on_error(), ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
+        with ExitStack() as ends, ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
+            ends.callback(self.kill)
             list(pool.map(Node.prepare, self.nodes))
             for node in self.nodes:
                 node.launch()
             ids = {node.node_id for node in self.nodes}
             list(pool.map(lambda node: node.wait_ready(ids, deadline), self.nodes))
-
-    @contextmanager
-    def _dead_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.kill()
-            raise
+            ends.pop_all()  # all nodes answer, so they may live
 
     @property
     def directory(self) -> Path:
@@ -205,7 +198,7 @@ def _new_state(count: int, port: int | None) -> state.State:
         )
         for i in range(count)
     )
-    return state.State(cluster_id=_new_cluster_id(), nodes=nodes, heap="512m")
+    return state.State(cluster_id=_new_cluster_id(), nodes=nodes)
 
 
 def _reused_state(

@@ -19,6 +19,8 @@ from kfetch_jobs.kafka import ready, settings, state
 from kfetch_jobs.util import process
 from kfetch_jobs.util.files import write_private
 
+_HEAP = "512m"
+
 
 class ClusterContext:
     """What all nodes of a cluster share: directory, Java, jars, tethers."""
@@ -177,7 +179,7 @@ class Node:
         self._output.write_text("")
         size = self.log.stat().st_size if self.log.exists() else 0
         self._context.log_starts[self.node_id] = size
-        flags = [*settings.jvm_flags(self._context.state.heap), *self._logging]
+        flags = [*settings.jvm_flags(_HEAP), *self._logging]
         command = [*self._context.java, *flags, "kafka.Kafka", "server.properties"]
         launched = process.launch(command, output=self._output, detached=self._context.detached)
         if launched is None:

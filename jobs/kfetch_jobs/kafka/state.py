@@ -40,7 +40,6 @@ class State:
 
     cluster_id: str
     nodes: Annotated[tuple[NodeState, ...], Field(min_length=1)]
-    heap: str
     properties: dict[str, str] = field(default_factory=dict)
     version: Literal[1] = 1
     """The version of the file."""

@@ -197,7 +197,7 @@ def storage(directory: Path) -> Finding:
 
 
 def _topics(project: Project, cluster: str) -> set[str]:
-    """Return the topics that jobs name at a cluster. Patterns name none, nor do invalid jobs."""
+    """Returns the topics that jobs name at a cluster. Patterns name none, nor do invalid jobs."""
     named: set[str] = set()
     for job in project.jobs_and_mistakes()[0].values():
         for view, source in job.file.views().items():

@@ -31,16 +31,16 @@ class JobRow:
 
     job: JobStatus
     status: DisplayedStatus
-    rate: float | None
+    rate: float | None = None
     """Rows per second in the last minute."""
-    batch_s: float | None
+    batch_s: float | None = None
     """Duration of the last micro-batch, in seconds."""
-    dead_letters: int
+    dead_letters: int = 0
     """Dead letters of the micro-batches on its page."""
     dead_letter: str = ""
     """The newest of them that is known: its place, and why it could not be decoded."""
-    lag_line: str
-    rate_line: str
+    lag_line: str = ""
+    rate_line: str = ""
     """SVG paths, in the size that ``drawing`` sets."""
 
 
@@ -52,15 +52,7 @@ def job_rows(snapshot: Snapshot, observer: Observer) -> list[JobRow]:
 
 def _row(job: JobStatus, snapshot: Snapshot, observer: Observer) -> JobRow:
     if job.name in snapshot.reading:
-        return JobRow(
-            job=job,
-            status=displayed_status(job),
-            rate=None,
-            batch_s=None,
-            dead_letters=0,
-            lag_line="",
-            rate_line="",
-        )
+        return JobRow(job=job, status=displayed_status(job))
     points = observer.points(job.name, _FIRST, snapshot.at)
     last = observer.batches(job.name)[:BATCHES_SHOWN]
     return JobRow(

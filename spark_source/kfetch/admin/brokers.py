@@ -135,7 +135,7 @@ def check(
 
 
 def cluster_id(options: SourceOptions, wait_s: float = WAIT_S) -> str:
-    """Return the id of a source's cluster; empty if its brokers have none.
+    """Returns the id of a source's cluster; empty if its brokers have none.
 
     Takes ``wait_s`` seconds at most. Raises ConnectionLost if no bootstrap server answers.
     """
@@ -166,7 +166,7 @@ def _versions_and_id(connection: Connection, deadline: float) -> tuple[dict[str,
 
 
 def _versions(connection: Connection, deadline: float) -> dict[str, ApiVersions]:
-    """Return the broker's versions of the APIs that kfetch uses."""
+    """Returns the broker's versions of the APIs that kfetch uses."""
     from kafka.protocol.consumer import (
         FetchRequest,
         ListOffsetsRequest,

@@ -121,7 +121,7 @@ def _check_without_offsets(name: str, start: Offsets, options: Mapping[str, str]
 
 
 def _unknown_start(name: str, start: Offsets | None, options: SourceOptions) -> tuple[Finding, ...]:
-    """Return a finding if kfetch would start the connector's first batch at other offsets.
+    """Returns a finding if kfetch would start the connector's first batch at other offsets.
 
     The connector keeps the start in a file that Spark does not show to kfetch. So the driver
     refuses a batch that is planned, and starts a source without an offset at ``startingOffsets``.
@@ -144,7 +144,7 @@ def _unknown_start(name: str, start: Offsets | None, options: SourceOptions) -> 
 
 
 def _options(options: Mapping[str, str], partitions: Iterable[TopicPartition]) -> SourceOptions:
-    """Return the source's options. The checkpoint's partitions stand in for a subscription."""
+    """Returns the source's options. The checkpoint's partitions stand in for a subscription."""
     named = {name.lower() for name in options}
     if named & {strategy.lower() for strategy in STRATEGIES}:
         return parse(options)

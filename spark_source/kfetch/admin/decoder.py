@@ -20,7 +20,7 @@ class DecoderState:
 
 
 def state() -> DecoderState:
-    """Return the state of the decoder. Compiles and writes nothing.
+    """Returns the state of the decoder. Compiles and writes nothing.
 
     A broken numba or llvmlite can raise any exception.
     """

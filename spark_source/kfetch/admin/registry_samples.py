@@ -12,20 +12,20 @@ _NAMES = ("value", "key", "schema.registry.", "kfetch.registry.")
 
 
 def uses_registry(options: Mapping[str, str], *, keys: bool = False) -> bool:
-    """Return whether the options name a schema registry for values, or for keys."""
+    """Returns whether the options name a schema registry for values, or for keys."""
     name = "keyregistry" if keys else "valueregistry"
     return name in {option.lower() for option in options}
 
 
 def for_sample(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with which records are read as bytes."""
+    """Returns the options with which records are read as bytes."""
     return {name: text for name, text in options.items() if not name.lower().startswith(_NAMES)}
 
 
 def report(
     options: Mapping[str, str], topic: str, records: list[Record], *, keys: bool = False
 ) -> SampleReport:
-    """Return the columns of the reader's schema, and which records fit it.
+    """Returns the columns of the reader's schema, and which records fit it.
 
     ``options``: those of a source, with a registry. Raises OptionError, RegistryUnavailable and
     RegistryRefused.

@@ -70,7 +70,7 @@ class SampleReport:
 
 
 def read(kafka: Mapping[str, str], topic: str, count: int, *, keys: bool = False) -> list[Record]:
-    """Return about ``count`` of a topic's newest records, the same number of each partition.
+    """Returns about ``count`` of a topic's newest records, the same number of each partition.
 
     ``kafka`` has the options ``kafka.*`` of a source. ``keys``: take keys instead of values. At
     most 64 MiB are read. Opens sessions, and closes them. Raises OptionError, NoSuchPartition,
@@ -114,7 +114,7 @@ def _records(chosen: Mapping[str, str], topic: str, count: int, column: str) -> 
 
 
 def _starts(chosen: Mapping[str, str], topic: str, count: int) -> dict[str, int]:
-    """Return the offset in each partition from which on the sample reads."""
+    """Returns the offset in each partition from which on the sample reads."""
     from kfetch.spark.options import parse
     from kfetch.watch.lookups import OffsetLookup
 
@@ -134,7 +134,7 @@ def _starts(chosen: Mapping[str, str], topic: str, count: int) -> dict[str, int]
 
 
 def report(records: list[Record], schema: str = "") -> SampleReport:
-    """Return how records fit a schema: the given DDL, or the one that they have themselves.
+    """Returns how records fit a schema: the given DDL, or the one that they have themselves.
 
     Raises OptionError for text that is no schema.
     """

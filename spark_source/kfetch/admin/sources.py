@@ -143,7 +143,7 @@ def log_offsets(
 
 
 def _lookup(options: SourceOptions) -> OffsetLookup:
-    """Return the source's look-ups without retries and with a short timeout."""
+    """Returns the source's look-ups without retries and with a short timeout."""
     from kfetch.watch.lookups import OffsetLookup
 
     network = options.network
@@ -206,7 +206,7 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
 
 
 def _subject(loss: DataLoss) -> object:
-    """Return the kind and the partition of a loss, or its sentence if it names no partition."""
+    """Returns the kind and the partition of a loss, or its sentence if it names no partition."""
     partition = loss.where.get("partition")
     topic = loss.where.get("topic")
     return loss.message if partition is None else (loss.condition, topic, partition)
@@ -226,7 +226,7 @@ def _known(
     starts: Mapping[TopicPartition, Position],
     ends: Mapping[TopicPartition, Position],
 ) -> WatchState:
-    """Return the state of a watch that these look-ups have just told."""
+    """Returns the state of a watch that these look-ups have just told."""
     from kfetch.watch.state import UNKNOWN_OFFSET, WatchState
 
     state, unknown = WatchState(), Position(UNKNOWN_OFFSET)
@@ -275,7 +275,7 @@ def check_schemas(options: SourceOptions) -> None:
 
 
 def columns(options: SourceOptions) -> dict[str, str]:
-    """Return the Spark SQL type of each of a source's columns, by name. Needs pyspark."""
+    """Returns the Spark SQL type of each of a source's columns, by name. Needs pyspark."""
     from kfetch.spark.schema import schema
 
     return {field.name: field.dataType.simpleString() for field in schema(options)}

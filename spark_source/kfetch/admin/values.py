@@ -54,12 +54,12 @@ def parse_options(texts: Mapping[str, str]) -> SourceOptions:
 
 
 def options_without_effect(parsed: SourceOptions) -> dict[str, str]:
-    """Return a warning for each option that kfetch accepts and ignores, by the option's name."""
+    """Returns a warning for each option that kfetch accepts and ignores, by the option's name."""
     return {name: catalogue.no_effect(name) for name in parsed.ignored}
 
 
 def needs_time_zone(schema: str) -> bool:
-    """Return whether a schema of ``valueSchema`` has times that need a zone.
+    """Returns whether a schema of ``valueSchema`` has times that need a zone.
 
     ``parse_options`` takes a text that is no schema. Here it needs none.
     """
@@ -74,12 +74,12 @@ def needs_time_zone(schema: str) -> bool:
 
 
 def known_options(part: str = "") -> list[Option]:
-    """Return the options whose names contain ``part``, in any case. Working ones come first."""
+    """Returns the options whose names contain ``part``, in any case. Working ones come first."""
     return [option for option in catalogue.OPTIONS if part.lower() in option.name.lower()]
 
 
 def similar_option(name: str) -> Option | None:
-    """Return the usable option whose name is most like ``name``, or None if none is like it."""
+    """Returns the usable option whose name is most like ``name``, or None if none is like it."""
     return catalogue.similar(name)
 
 

@@ -83,7 +83,7 @@ Arrival = RecordsArrived | PartitionFailed | BrokerFailed | RangeHandedOn
 
 
 def release(arrivals: Iterable[Arrival]) -> None:
-    """Return the memory of arrivals that nobody will decode, or that are decoded."""
+    """Returns the memory of arrivals that nobody will decode, or that are decoded."""
     for arrival in arrivals:
         if isinstance(arrival, RecordsArrived):
             arrival.release()

@@ -275,7 +275,7 @@ class BrokerReader:
 
 
 def _is_for(progress: RangeProgress, asked: FetchPosition) -> bool:
-    """Return whether records that were asked for are those of a range.
+    """Returns whether records that were asked for are those of a range.
 
     A worker may receive the reply to a task's last request minutes later. Meanwhile the topic may
     have been created again, or an election may have cut the log. Then other records are there now.
@@ -288,7 +288,7 @@ def _is_for(progress: RangeProgress, asked: FetchPosition) -> bool:
 
 
 def _serves(partition: PartitionReply | None) -> bool:
-    """Return whether a leader serves a partition itself; None: nothing has changed there."""
+    """Returns whether a leader serves a partition itself; None: nothing has changed there."""
     if partition is None:
         return True
     failed = partition.error or partition.diverging

@@ -47,7 +47,7 @@ class ReadReplicas:
 
     @classmethod
     def of(cls, options: SourceOptions) -> ReadReplicas:
-        """Return an empty table for a query.
+        """Returns an empty table for a query.
 
         A batch that is damaged at a follower may be whole at the leader. So a query that skips
         damaged batches asks for no follower.
@@ -110,7 +110,7 @@ class ReadReplicas:
             self._set(progress.tp, choice, now)
 
     def broker(self, node_id: int) -> Broker | None:
-        """Return a broker's address, if metadata of this period has named it."""
+        """Returns a broker's address, if metadata of this period has named it."""
         with self._lock:
             known = time.monotonic() < self._brokers_until
             return self._brokers.get(node_id) if known else None

@@ -89,7 +89,7 @@ def reposition(progress: RangeProgress, cluster: Cluster, deadline: float, *, fa
 def _offset(
     progress: RangeProgress, cluster: Cluster, deadline: float, timestamp: int
 ) -> int | None:
-    """Return an offset of the log, from a leader that is not older than the range's.
+    """Returns an offset of the log, from a leader that is not older than the range's.
 
     None if the partition is gone.
     """
@@ -181,7 +181,7 @@ def diverged(progress: RangeProgress, epoch: int, end_offset: int, *, fail: bool
 
 
 def _end_if_lost(progress: RangeProgress, answer: LogAnswer, *, fail: bool) -> bool:
-    """Return whether the log no longer has the position; such a range ends at its position."""
+    """Returns whether the log no longer has the position; such a range ends at its position."""
     lost = _is_lost(progress, answer, fail=fail)
     if lost:
         progress.end = progress.offset
@@ -189,7 +189,7 @@ def _end_if_lost(progress: RangeProgress, answer: LogAnswer, *, fail: bool) -> b
 
 
 def _is_lost(progress: RangeProgress, answer: LogAnswer, *, fail: bool) -> bool:
-    """Return whether the log no longer has the position; raise the loss, or log it."""
+    """Returns whether the log no longer has the position; raise the loss, or log it."""
     loss = find_loss(_position(progress, answer), answer)
     if loss is None:
         return False
@@ -200,7 +200,7 @@ def _is_lost(progress: RangeProgress, answer: LogAnswer, *, fail: bool) -> bool:
 
 
 def _position(progress: RangeProgress, answer: LogAnswer) -> ReadPosition:
-    """Return the range's position; beside a divergence, under the epoch of its last record."""
+    """Returns the range's position; beside a divergence, under the epoch of its last record."""
     return ReadPosition(
         progress.tp,
         progress.offset,

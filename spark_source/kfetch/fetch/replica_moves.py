@@ -80,7 +80,7 @@ class ReplicaMoves:
             self._replicas.left(progress)
 
     def _address(self, move: RangeHandedOn, deadline: float) -> Broker | None:
-        """Return the follower; None if metadata does not name it, or does not come in time."""
+        """Returns the follower; None if metadata does not name it, or does not come in time."""
         known = self._replicas.broker(move.follower_id)
         if known is not None or self._replicas.has_failed_lookup:
             return known

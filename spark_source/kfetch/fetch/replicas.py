@@ -30,7 +30,7 @@ class ReplicaChoice:
     """Monotonic seconds. From then on the choice is over."""
 
     def holds(self, leader: Leader, now: float) -> bool:
-        """Return whether the choice counts for a range that knows this leader."""
+        """Returns whether the choice counts for a range that knows this leader."""
         return now < self.until and _same(self.leader, leader)
 
 
@@ -43,7 +43,7 @@ def redirected(
     period_s: float,
     forced: bool,
 ) -> ReplicaChoice | None:
-    """Return the choice after the leader named a follower.
+    """Returns the choice after the leader named a follower.
 
     ``forced``: the leader names it although nobody asked, so it would send no records. Otherwise
     a choice for the leader holds until its end: it may be younger than the question.
@@ -58,7 +58,7 @@ def redirected(
 def kept(
     choice: ReplicaChoice | None, leader: Leader, *, now: float, period_s: float
 ) -> ReplicaChoice | None:
-    """Return the choice after the leader was asked, and named no follower."""
+    """Returns the choice after the leader was asked, and named no follower."""
     if _is_outdated(choice, leader):
         return choice
     return ReplicaChoice(leader=leader, until=now + period_s)
@@ -72,7 +72,7 @@ def left(
     now: float,
     period_s: float,
 ) -> ReplicaChoice | None:
-    """Return the choice after a follower failed, or had no news of records that exist."""
+    """Returns the choice after a follower failed, or had no news of records that exist."""
     if _is_outdated(choice, leader):
         return choice
     if choice and choice.holds(leader, now) and choice.follower not in (None, follower):
@@ -81,7 +81,7 @@ def left(
 
 
 def _is_outdated(choice: ReplicaChoice | None, leader: Leader) -> bool:
-    """Return whether an answer comes from a leader that has a successor already."""
+    """Returns whether an answer comes from a leader that has a successor already."""
     return choice is not None and leader.is_older_than(choice.leader.epoch)
 
 

@@ -1,8 +1,9 @@
 """Typed values: from the bytes of a key or value to a struct column, as Spark's functions do.
 
-``columns`` has the types, their DDL and the struct column. ``json``, ``avro`` and ``protobuf``
-decode one format each: ``loops`` is the compiled code, and ``decoder`` runs it. ``registry`` asks
-schema registries, and reads the headers of Confluent's wire format.
+``columns`` has the types, their DDL and the struct column. ``json``, ``avro`` and ``protobuf`` are
+one format each: ``options`` says which options it reads, ``loops`` is the compiled code, and
+``decoder`` runs it. A line in ``format`` registers a format. ``registry`` asks schema registries,
+and reads the headers of Confluent's wire format.
 
 The loops of JSON accept only documents whose meaning is certain. ``json.reference`` decides about
 all others, on the tokens of ``json.tokens``. For Avro, ``avro.program`` resolves writer to reader

@@ -25,7 +25,7 @@ Fits = Callable[[TypedColumn], bool]
 
 
 def with_reader_schemas(options: SourceOptions, fits: Fits | None = None) -> SourceOptions:
-    """Return the options with the reader's schemas that they find by a subject.
+    """Returns the options with the reader's schemas that they find by a subject.
 
     ``fits``: says whether a column has the type that Spark knows; without it, or if no version
     fits, the latest version is taken. Raises OptionError for a subject or version that does not
@@ -46,7 +46,7 @@ def _resolved(typed: TypedColumn, fits: Fits | None) -> TypedColumn:
 
 
 def needs_schema(typed: TypedColumn) -> bool:
-    """Return whether the reader's schema of a column is in a registry, and not asked for yet."""
+    """Returns whether the reader's schema of a column is in a registry, and not asked for yet."""
     if typed.registry is None or not typed.registry.subject:
         return False
     return not format_of(typed.format).has_schema(typed)
@@ -69,7 +69,7 @@ def _candidates(typed: TypedColumn, column: RegistryColumn) -> Iterator[TypedCol
 
 
 def _versions(column: RegistryColumn, registry: Registry) -> list[int]:
-    """Return the versions of the subject; none if somebody deletes it now."""
+    """Returns the versions of the subject; none if somebody deletes it now."""
     try:
         return registry.versions(column.subject)
     except SchemaUnknown:

@@ -107,11 +107,11 @@ class Bound:
     """A consumer group whose committed offsets are the places; empty: none."""
 
     def place(self, tp: TopicPartition) -> Place | None:
-        """Return the place of a partition, or None if no entry includes it."""
+        """Returns the place of a partition, or None if no entry includes it."""
         return self.partitions.get(tp, self.topics.get(tp.topic, self.rest))
 
     def at_time(self, now_ms: int) -> Bound:
-        """Return the bound with every relative time counted from ``now_ms`` (since 1970)."""
+        """Returns the bound with every relative time counted from ``now_ms`` (since 1970)."""
 
         def fixed(place: Place) -> int:
             return max(0, now_ms - place.ms) if isinstance(place, Ago) else place
@@ -140,7 +140,7 @@ class Bound:
 
 
 def starting_bound(read: OptionReader, *, batch: bool) -> Bound:
-    """Return where a query starts: by default at the log ends, a batch read at the log starts.
+    """Returns where a query starts: by default at the log ends, a batch read at the log starts.
 
     Raises OptionError for invalid texts, and for a batch read that would start at the log ends.
     """
@@ -159,7 +159,7 @@ def starting_bound(read: OptionReader, *, batch: bool) -> Bound:
 
 
 def ending_bound(read: OptionReader) -> Bound:
-    """Return where a batch read ends: by default at the log ends.
+    """Returns where a batch read ends: by default at the log ends.
 
     Raises OptionError for invalid texts, and for an end at the log starts.
     """
@@ -196,7 +196,7 @@ def check_order(starting: Bound, ending: Bound) -> None:
 
 
 def _bound(read: OptionReader, kind: str, default: str, no_match: int | None) -> Bound:
-    """Return the bound of the options of one kind, starting or ending: the first that is set."""
+    """Returns the bound of the options of one kind, starting or ending: the first that is set."""
     names = f"{kind}Timestamp", f"{kind}OffsetsByTimestamp", f"{kind}Offsets"
     option = next((name for name in names if name in read), None)
     if option is None:
@@ -212,7 +212,7 @@ def _bound(read: OptionReader, kind: str, default: str, no_match: int | None) ->
 
 
 def _offsets_bound(read: OptionReader, option: str, text: str, *, group: bool) -> Bound:
-    """Return the bound of a word, or of JSON with offsets. ``group``: whether that is a word."""
+    """Returns the bound of a word, or of JSON with offsets. ``group``: whether that is a word."""
     word = text.lower()
     if word in _WORDS:
         return Bound(option=option, rest=_WORDS[word])
@@ -259,7 +259,7 @@ def _json_bound(
     read_many: Callable[[object], Place | None],
     example: str,
 ) -> Bound:
-    """Return the partitions, the topics and the rest that a JSON object names.
+    """Returns the partitions, the topics and the rest that a JSON object names.
 
     ``read_one`` reads a partition's value, and ``read_many`` that of a topic or of ``"*"``. They
     return None for an invalid value.
@@ -289,7 +289,7 @@ def _valid(place: Place | None, problem: OptionError) -> Place:
 
 
 def _word_or_code(value: object) -> Place | None:
-    """Return the place of earliest, latest, -2 or -1. An offset fits one partition only."""
+    """Returns the place of earliest, latest, -2 or -1. An offset fits one partition only."""
     place = _offset(value)
     return place if place in (EARLIEST, LATEST) else None
 
@@ -301,7 +301,7 @@ def _offset(value: object) -> Place | None:
 
 
 def _time(value: object) -> Place | None:
-    """Return a time. Like ListOffsets (KIP-79), it takes -2 for earliest and -1 for latest."""
+    """Returns a time. Like ListOffsets (KIP-79), it takes -2 for earliest and -1 for latest."""
     if isinstance(value, str) and (match := _AGO.fullmatch(value)) is not None:
         return Ago(int(match[1]) * _UNITS_MS[match[2]])
     return _offset(value)

@@ -73,7 +73,7 @@ _IGNORED = {
 
 
 def _without_value(treatment: Treatment, reasons: Mapping[str, str]) -> list[Option]:
-    """Return the rows of options that kfetch does not read, from their names and the reasons."""
+    """Returns the rows of options that kfetch does not read, from their names and the reasons."""
     return [Option(name, why, treatment=treatment) for name, why in reasons.items()]
 
 
@@ -138,14 +138,14 @@ _FAMILIES = tuple(name[:-1] for name in _BY_NAME if name.endswith("*"))
 
 
 def lookup(name: str) -> Option | None:
-    """Return the row of an option by its name in any case, or None."""
+    """Returns the row of an option by its name in any case, or None."""
     lowered = name.lower()
     family = next((prefix for prefix in _FAMILIES if lowered.startswith(prefix)), None)
     return _BY_NAME.get(lowered) or (_BY_NAME[family + "*"] if family else None)
 
 
 def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]:
-    """Return the names of options that have no effect in a stream, or in a batch read.
+    """Returns the names of options that have no effect in a stream, or in a batch read.
 
     Raises OptionError or NotBuilt for the first name that can't be used.
     """
@@ -164,7 +164,7 @@ def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]
 
 
 def unused_names(names: Iterable[str], chosen: SecurityOptions) -> tuple[str, ...]:
-    """Return the names of built TLS and SASL options that the chosen protocol does not use."""
+    """Returns the names of built TLS and SASL options that the chosen protocol does not use."""
     settings = {"kafka.ssl.": chosen.tls, "kafka.sasl.": chosen.sasl}
     unused = tuple(prefix for prefix, value in settings.items() if value is None)
     rows = [lookup(name) for name in names if name.lower().startswith(unused)]
@@ -172,7 +172,7 @@ def unused_names(names: Iterable[str], chosen: SecurityOptions) -> tuple[str, ..
 
 
 def no_effect(name: str) -> str:
-    """Return the warning for an option of ``SourceOptions.ignored``."""
+    """Returns the warning for an option of ``SourceOptions.ignored``."""
     row = lookup(name)
     if row and row.streams_only:
         return f"{name} option ignored in batch queries"
@@ -189,7 +189,7 @@ def no_effect(name: str) -> str:
 
 
 def similar(name: str) -> Option | None:
-    """Return the usable option whose name is most like ``name``, or None if none is like it."""
+    """Returns the usable option whose name is most like ``name``, or None if none is like it."""
     # An option that is an error itself is no help.
     usable = [low for low, row in _BY_NAME.items() if row.treatment is not Treatment.REFUSED]
     near = [_SYNONYMS[name.lower()]] if name.lower() in _SYNONYMS else []

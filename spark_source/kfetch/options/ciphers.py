@@ -23,7 +23,7 @@ _TLS_1_2_SUITE = re.compile(
 
 
 def openssl_name(suite: str) -> str | None:
-    """Return OpenSSL's name of a suite of TLS 1.2, None for any other text."""
+    """Returns OpenSSL's name of a suite of TLS 1.2, None for any other text."""
     match = _TLS_1_2_SUITE.fullmatch(suite)
     if match is None:
         return None

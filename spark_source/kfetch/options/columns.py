@@ -60,7 +60,7 @@ OPTION = Option(
 
 
 def _headers(text: str) -> str:
-    """Return true, false or map."""
+    """Returns true, false or map."""
     if text.lower() not in ("true", "false", "map"):
         raise ValueError("true, false or map")
     return text.lower()
@@ -112,7 +112,7 @@ _SYNONYMS = {"integer": "int", "long": "bigint"}
 
 
 def columns_of(includes: Includes, strings: Collection[str] = ()) -> tuple[Column, ...]:
-    """Return all columns of a query without the option ``columns``, in their order.
+    """Returns all columns of a query without the option ``columns``, in their order.
 
     ``strings``: those of ``key`` and ``value`` that are strings by their format.
     """
@@ -132,7 +132,7 @@ def columns_of(includes: Includes, strings: Collection[str] = ()) -> tuple[Colum
 
 
 def included(read: OptionReader, *, dead_letters: bool) -> Includes:
-    """Return what the include… options say. Raises OptionError."""
+    """Returns what the include… options say. Raises OptionError."""
     headers = read(INCLUDES["includeHeaders"])
     return Includes(
         headers=headers != "false",
@@ -149,7 +149,7 @@ def parsed(
     strings: Collection[str] = (),
     structs: Collection[str] = (),
 ) -> tuple[Column, ...]:
-    """Return the columns of the option ``columns``; none if the option is not set.
+    """Returns the columns of the option ``columns``; none if the option is not set.
 
     Each entry is a name, or a name and a type. ``structs``: those of ``key`` and ``value`` that
     a format decodes. Raises OptionError.
@@ -176,7 +176,7 @@ def parsed(
 def checked(
     columns: Iterable[Column], includes: Includes, where: str, strings: Collection[str] = ()
 ) -> tuple[Column, ...]:
-    """Return columns that a query can deliver, each with its type.
+    """Returns columns that a query can deliver, each with its type.
 
     ``where``: what names them, for errors. ``strings``: as for ``columns_of``. Raises OptionError.
     """
@@ -243,7 +243,7 @@ def _listed(columns: Iterable[Column]) -> str:
 
 
 def _normal(of_type: str = "") -> str:
-    """Return a type as ``simpleString`` writes it."""
+    """Returns a type as ``simpleString`` writes it."""
     text = re.sub(r"\s*([<>:,])\s*", r"\1", " ".join(of_type.lower().split()))
     # In DDL the colon of a struct's field is optional.
     text = re.sub(r"([<,]\w+) (?=\w)", r"\1:", text)

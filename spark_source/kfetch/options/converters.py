@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 
 def boolean(text: str) -> bool:
-    """Return the value of true or false, in any case."""
+    """Returns the value of true or false, in any case."""
     if text.lower() not in ("true", "false"):
         raise ValueError("true or false")
     return text.lower() == "true"
 
 
 def whole(lowest: int, highest: int, expected: str) -> Callable[[str], int]:
-    """Return a converter of whole numbers within bounds. ``expected``: its error's sentence."""
+    """Returns a converter of whole numbers within bounds. ``expected``: its error's sentence."""
 
     def convert(text: str) -> int:
         # As Java does; int() also reads 1_000 and digits of other scripts.
@@ -38,7 +38,7 @@ milliseconds = whole(0, INT_MAX, "a number of milliseconds, 0 or more")
 
 
 def one_of(first: str, second: str) -> Callable[[str], str]:
-    """Return a converter of two words, in any case."""
+    """Returns a converter of two words, in any case."""
 
     def convert(text: str) -> str:
         if text.lower() not in (first, second):
@@ -49,13 +49,13 @@ def one_of(first: str, second: str) -> Callable[[str], str]:
 
 
 def second_of(first: str, second: str) -> Callable[[str], bool]:
-    """Return a converter of two words. Its value says whether the text is the second one."""
+    """Returns a converter of two words. Its value says whether the text is the second one."""
     word = one_of(first, second)
     return lambda text: word(text) == second
 
 
 def memory(text: str) -> int:
-    """Return the bytes of a size such as 256m."""
+    """Returns the bytes of a size such as 256m."""
     match = re.fullmatch(r"(\d+)\s*([kmgKMG]?)(?:i?[bB])?", text)
     if match is None:
         raise ValueError("a size such as 256m, 1g, or a number of bytes")
@@ -66,7 +66,7 @@ def memory(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Return the seconds of a number of milliseconds."""
+    """Returns the seconds of a number of milliseconds."""
     return milliseconds(text) / 1000
 
 
@@ -75,17 +75,17 @@ _PAUSE_MIN_S = 0.01
 
 
 def pause(text: str) -> float:
-    """Return the seconds of a pause in milliseconds, at least 10 ms."""
+    """Returns the seconds of a pause in milliseconds, at least 10 ms."""
     return max(_PAUSE_MIN_S, seconds(text))
 
 
 def duration(text: str) -> float:
-    """Return the seconds of a duration such as 2m. A number without a unit is seconds."""
+    """Returns the seconds of a duration such as 2m. A number without a unit is seconds."""
     return _duration(text, "s", "a duration such as 120s, 2m, or a number of seconds")
 
 
 def delay(text: str) -> float:
-    """Return the seconds of a duration in Spark's syntax. A number without a unit is in ms."""
+    """Returns the seconds of a duration in Spark's syntax. A number without a unit is in ms."""
     return _duration(text, "ms", "a duration such as 15m, 30s, or a number of milliseconds")
 
 

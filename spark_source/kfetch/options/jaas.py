@@ -45,16 +45,16 @@ class LoginModule:
     """Values by name. Any of them may be a secret."""
 
     def text(self, name: str, default: str = "") -> str:
-        """Return the text of an option that is no secret."""
+        """Returns the text of an option that is no secret."""
         return self.options[name].reveal() if name in self.options else default
 
     def flag(self, name: str) -> bool:
-        """Return whether an option is ``true``, in any case, as Java reads it."""
+        """Returns whether an option is ``true``, in any case, as Java reads it."""
         return self.text(name).lower() == "true"
 
 
 def parse_jaas(config: Secret) -> LoginModule:
-    """Return the log-in module of a text. Raises OptionError."""
+    """Returns the log-in module of a text. Raises OptionError."""
     tokens = [*_tokens(config.reveal())]
     module = tokens[0].text.rpartition(".")[2] if tokens else ""
     if not module.endswith("LoginModule") or _CLASS.fullmatch(tokens[0].text) is None:
@@ -79,7 +79,7 @@ _EQUALS = _Token("=", mark=True)
 
 
 def _options(tokens: list[_Token], at: int, module: str) -> tuple[dict[str, Secret], int]:
-    """Return the options from a position on, and the position behind their semicolon."""
+    """Returns the options from a position on, and the position behind their semicolon."""
     options: dict[str, Secret] = {}
     while at < len(tokens) and tokens[at] != _END:
         name, *rest = tokens[at : at + 3]

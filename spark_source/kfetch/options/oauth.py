@@ -154,7 +154,7 @@ class OauthLogin:
 
 
 def oauth_login(read: OptionReader, module: LoginModule | None) -> OauthLogin:
-    """Return where the token comes from. ``module``: OAuthBearerLoginModule with its options."""
+    """Returns where the token comes from. ``module``: OAuthBearerLoginModule with its options."""
     options = module.options if module else {}
     _check_classes(read)
     url = read.text(_URL)
@@ -236,7 +236,7 @@ def _client_credentials(
 
 
 def _tls(options: Mapping[str, Secret]) -> TlsOptions:
-    """Return the endpoint's TLS, from ``ssl.*`` in JAAS as in Java (KIP-768).
+    """Returns the endpoint's TLS, from ``ssl.*`` in JAAS as in Java (KIP-768).
 
     The options ``kafka.ssl.*`` are for brokers alone.
     """
@@ -310,7 +310,7 @@ _EXTENSION_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
 
 
 def _extensions(options: Mapping[str, Secret]) -> tuple[tuple[str, str], ...]:
-    """Return the SASL extensions (RFC 7628, section 3.1)."""
+    """Returns the SASL extensions (RFC 7628, section 3.1)."""
     found = {m[2]: _text(options, name) for name in options if (m := _EXTENSION.fullmatch(name))}
     for name, value in found.items():
         if _EXTENSION_NAME.fullmatch(name) is None or name.lower() == "auth":

@@ -80,12 +80,12 @@ def field_of(option: Option) -> Any:
 
 
 def declared(kind: type[DataclassInstance]) -> tuple[Option, ...]:
-    """Return the options that a dataclass declares, in the order of its fields."""
+    """Returns the options that a dataclass declares, in the order of its fields."""
     return tuple(each.metadata["option"] for each in fields(kind) if each.metadata)
 
 
 def by_name(*options: Option) -> Mapping[str, Option]:
-    """Return a table of options by their names, in their order."""
+    """Returns a table of options by their names, in their order."""
     return {option.name: option for option in options}
 
 
@@ -100,15 +100,15 @@ class OptionReader:
         return name.lower() in self._lowered
 
     def names(self, prefix: str) -> list[str]:
-        """Return the names of the options that begin with ``prefix``, all in lower case."""
+        """Returns the names of the options that begin with ``prefix``, all in lower case."""
         return [name for name in self._lowered if name.startswith(prefix)]
 
     def text(self, name: str) -> str:
-        """Return the text of an option, empty if it is not set."""
+        """Returns the text of an option, empty if it is not set."""
         return self._lowered.get(name.lower(), "").strip()
 
     def __call__(self, option: Option) -> Any:
-        """Return the converted text of an option, or its default value if it is not set."""
+        """Returns the converted text of an option, or its default value if it is not set."""
         text = self._lowered.get(option.name.lower())
         if text is None:
             return option.default_value
@@ -122,12 +122,12 @@ class OptionReader:
             ) from None
 
     def group(self, kind: type[T], **others: Any) -> T:
-        """Return a value of a dataclass with its options. ``others``: fields that are given."""
+        """Returns a value of a dataclass with its options. ``others``: fields that are given."""
         options = [each for each in fields(kind) if each.metadata and each.name not in others]
         return kind(**{each.name: self(each.metadata["option"]) for each in options}, **others)
 
     def password(self, name: str) -> Secret | None:
-        """Return an option's secret with its outer white space, as JAAS keeps it.
+        """Returns an option's secret with its outer white space, as JAAS keeps it.
 
         Only line ends at its end are left out, because a file's text has one. Java's client strips
         its own options of type PASSWORD, such as ``ssl.key.password``. They are read like others.

@@ -75,7 +75,7 @@ def registry_column(
     *,
     has_reader: bool,
 ) -> RegistryColumn | None:
-    """Return where the schemas of a column are; None without the option.
+    """Returns where the schemas of a column are; None without the option.
 
     ``topics``: the topics of the query, if it names them. ``version``: that of the subject, None
     for the latest one. ``has_reader``: whether options hold the reader's schema, so that no subject
@@ -115,7 +115,7 @@ def check_used(read: OptionReader, *, has_registry: bool) -> None:
 
 
 def with_registry_names(text: str) -> str:
-    """Return a sentence about TLS with the names that the options of registries have."""
+    """Returns a sentence about TLS with the names that the options of registries have."""
     return text.replace(_KAFKA_TLS, _TLS)
 
 

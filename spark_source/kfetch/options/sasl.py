@@ -149,7 +149,7 @@ IGNORED = {
 
 
 def sasl_options(read: OptionReader) -> SaslOptions:
-    """Return the settings of ``kafka.sasl.*``. Raises OptionError or NotBuilt."""
+    """Returns the settings of ``kafka.sasl.*``. Raises OptionError or NotBuilt."""
     mechanism = read(OPTIONS[_MECHANISM])
     jaas = read(OPTIONS[JAAS_CONFIG])
     module = parse_jaas(jaas) if jaas and jaas.reveal() else None

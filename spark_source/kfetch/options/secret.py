@@ -20,7 +20,7 @@ class Secret:
     _text: str = field(repr=False)
 
     def reveal(self) -> str:
-        """Return the text. Only the code that sends or decrypts something calls this."""
+        """Returns the text. Only the code that sends or decrypts something calls this."""
         return self._text
 
     def __repr__(self) -> str:
@@ -31,7 +31,7 @@ class Secret:
 
 
 def checked_token(option: str, token: Secret) -> Secret:
-    """Return a token if it has the characters of one (RFC 6750, section 2.1)."""
+    """Returns a token if it has the characters of one (RFC 6750, section 2.1)."""
     if _B64TOKEN.fullmatch(token.reveal()) is None:
         raise OptionError(
             f"option {option} has a character that no token has",

@@ -44,7 +44,7 @@ class SecurityOptions:
 
 
 def security(read: OptionReader) -> SecurityOptions:
-    """Return the security of ``kafka.security.protocol``, ``kafka.ssl.*`` and ``kafka.sasl.*``.
+    """Returns the security of ``kafka.security.protocol``, ``kafka.ssl.*`` and ``kafka.sasl.*``.
 
     Settings that the protocol does not use have no effect, as in Kafka's own clients.
     ``catalogue.unused_names`` returns them.

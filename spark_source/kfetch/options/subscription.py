@@ -23,7 +23,7 @@ class Subscription:
     assigned: tuple[TopicPartition, ...] = ()
 
     def includes(self, topic: str) -> bool:
-        """Return whether a topic of this name belongs to the subscription."""
+        """Returns whether a topic of this name belongs to the subscription."""
         if self.pattern is not None:
             return re.search(self.pattern, topic) is not None
         return topic in self.topics or any(tp.topic == topic for tp in self.assigned)
@@ -38,7 +38,7 @@ _BARE_IPV6 = re.compile(r"([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*):([0-9]{1,5})")
 
 
 def _addresses(text: str) -> tuple[tuple[str, int], ...]:
-    """Return (host, port) of each entry."""
+    """Returns (host, port) of each entry."""
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     if not entries:
         raise OptionError(
@@ -132,12 +132,12 @@ STRATEGIES = ("assign", "subscribe", "subscribePattern")
 
 
 def bootstrap_servers(read: OptionReader) -> tuple[tuple[str, int], ...]:
-    """Return (host, port) of the brokers to ask first. Raises OptionError if there are none."""
+    """Returns (host, port) of the brokers to ask first. Raises OptionError if there are none."""
     return _addresses(read.text("kafka.bootstrap.servers"))
 
 
 def subscription(read: OptionReader) -> Subscription:
-    """Return the subscription. Raises OptionError unless one of the three options is set."""
+    """Returns the subscription. Raises OptionError unless one of the three options is set."""
     names = [name for name in STRATEGIES if name in read]
     choices = ", ".join(STRATEGIES)
     if not names:

@@ -84,7 +84,7 @@ def _newest(text: str) -> str:
 
 
 def _suites(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return OpenSSL's names of the suites for TLS 1.2, and the suites for TLS 1.3."""
+    """Returns OpenSSL's names of the suites for TLS 1.2, and the suites for TLS 1.3."""
     ciphers, suites = [], []
     for name in (part.strip() for part in text.split(",")):
         if name in TLS_1_3_SUITES:
@@ -170,7 +170,7 @@ IGNORED = {
 
 
 def tls_options(read: OptionReader) -> TlsOptions:
-    """Return the settings of ``kafka.ssl.*``.
+    """Returns the settings of ``kafka.ssl.*``.
 
     Raises OptionError for a value or a combination that Java's client refuses, too.
     """
@@ -204,7 +204,7 @@ def _shown(read: OptionReader, name: str) -> str:
 
 
 def _versions(read: OptionReader) -> tuple[str, str]:
-    """Return the oldest and the newest version of TLS. ``ssl.protocol`` limits the newest one."""
+    """Returns the oldest and the newest version of TLS. ``ssl.protocol`` limits the newest one."""
     enabled = read(OPTIONS[PREFIX + "enabled.protocols"])
     newest = read(OPTIONS[PREFIX + "protocol"])
     usable = [version for version in enabled if version <= newest]
@@ -219,7 +219,7 @@ def _versions(read: OptionReader) -> tuple[str, str]:
 
 
 def _pem_value(read: OptionReader, kind: str) -> Secret | None:
-    """Return the PEM text of the options that hold one, None if none is set."""
+    """Returns the PEM text of the options that hold one, None if none is set."""
     if kind == "truststore":
         text = read.text(PREFIX + "truststore.certificates")
         return Secret(text) if text else None
@@ -236,7 +236,7 @@ def _pem_value(read: OptionReader, kind: str) -> Secret | None:
 
 
 def _store(read: OptionReader, kind: str, value: str, pem: Secret | None) -> Store | None:
-    """Return a store, None if no option names one. Refuses what Java's client refuses.
+    """Returns a store, None if no option names one. Refuses what Java's client refuses.
 
     ``value``: the end of the name of the option that holds ``pem``.
     """

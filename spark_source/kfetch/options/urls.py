@@ -42,7 +42,7 @@ def check_url(url: str, option: str, *, credentials: str, schemes: str = "http o
 
 
 def _is_ipv6(address: str | None) -> bool:
-    """Return whether this is an IPv6 address, or none is given."""
+    """Returns whether this is an IPv6 address, or none is given."""
     try:
         return address is None or bool(IPv6Address(address))
     except ValueError:

@@ -82,7 +82,7 @@ class KfetchReader(DataSourceReader):
         return [KfetchBatchSplit(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return a split's records. Runs in an executor's Python worker."""
+        """Returns a split's records. Runs in an executor's Python worker."""
         from kfetch.spark import worker
 
         if partition.value is None:
@@ -109,7 +109,7 @@ class NarrowingReader(KfetchReader):
 
 
 def batch_reader(options: SourceOptions) -> KfetchReader:
-    """Return the reader for this process. It takes filters only if Spark is about to pass them.
+    """Returns the reader for this process. It takes filters only if Spark is about to pass them.
 
     Spark passes filters in a planning process of another kind, and only while
     ``spark.sql.python.filterPushdown.enabled`` is on. No other process knows that setting.
@@ -135,7 +135,7 @@ def conditions(filters: Iterable[spark.Filter]) -> Iterator[Condition]:
 
 
 def _plain(value: object) -> object:
-    """Return a literal with microseconds since 1970 for a moment in time."""
+    """Returns a literal with microseconds since 1970 for a moment in time."""
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     if isinstance(value, datetime) and value.tzinfo is not None:

@@ -28,7 +28,7 @@ from kfetch.options.values import (
 
 
 def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
-    """Return the values of the options of a stream, or of a batch read with ``batch``.
+    """Returns the values of the options of a stream, or of a batch read with ``batch``.
 
     Only a batch read has an end. By default it starts at the log starts, and a stream at the log
     ends. Raises OptionError or NotBuilt with a sentence that names the option.
@@ -60,7 +60,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
 
 
 def _text(name: str, value: object) -> str:
-    """Return a value as text. Half a surrogate pair is none: no request could carry it.
+    """Returns a value as text. Half a surrogate pair is none: no request could carry it.
 
     Python's own error for it would show the whole text, which may be a password.
     """
@@ -96,12 +96,12 @@ def _columns(read: OptionReader, topics: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _named_topics(chosen: Subscription) -> tuple[str, ...]:
-    """Return the topics that the options name; none for a pattern."""
+    """Returns the topics that the options name; none for a pattern."""
     return tuple(dict.fromkeys((*chosen.topics, *(tp.topic for tp in chosen.assigned))))
 
 
 def _ignored(names: tuple[str, ...], starting: Bound) -> tuple[str, ...]:
-    """Return the options without effect: a start at a group's offsets needs the group's name."""
+    """Returns the options without effect: a start at a group's offsets needs the group's name."""
     used = {"kafka.group.id"} if starting.group else set()
     return tuple(name for name in names if name not in used)
 

@@ -87,7 +87,7 @@ _SCALARS: Mapping[str, DataType] = {
 
 
 def schema(options: SourceOptions) -> StructType:
-    """Return the columns of a query, all nullable.
+    """Returns the columns of a query, all nullable.
 
     Without the option ``columns``, they are the connector's and the optional ones.
     """
@@ -100,7 +100,7 @@ def schema(options: SourceOptions) -> StructType:
 
 
 def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
-    """Return the options with the columns of the schema that Spark passes to a reader.
+    """Returns the options with the columns of the schema that Spark passes to a reader.
 
     It is the source's own, or the user's. ``ignored`` also has the options that turn out to have no
     effect. Raises OptionError if the source has no such columns, or
@@ -121,17 +121,17 @@ def with_schema(options: SourceOptions, given: StructType) -> SourceOptions:
 
 
 def _structs(options: SourceOptions) -> dict[str, StructType]:
-    """Return the types of the columns that are decoded. Raises OptionError."""
+    """Returns the types of the columns that are decoded. Raises OptionError."""
     return {typed.column: _struct_of(typed) for typed in options.typed_columns}
 
 
 def _with_types(options: SourceOptions, given: StructType | None = None) -> SourceOptions:
-    """Return the options with the types that files and registries hold. ``given``: Spark's."""
+    """Returns the options with the types that files and registries hold. ``given``: Spark's."""
     return face.with_types(options, None if given is None else partial(_is_in, given))
 
 
 def _is_in(given: StructType, typed: TypedColumn) -> bool:
-    """Return whether a schema has the struct of a column, or its fields where they are flat."""
+    """Returns whether a schema has the struct of a column, or its fields where they are flat."""
     try:
         struct = _struct_of(typed)
     except OptionError:
@@ -154,7 +154,7 @@ def _struct_of(typed: TypedColumn) -> StructType:
 
 
 def _flattened(column: StructField, options: SourceOptions) -> list[StructField]:
-    """Return the fields of a column whose struct is flat; of another one, the column itself."""
+    """Returns the fields of a column whose struct is flat; of another one, the column itself."""
     if column.name in _flat_columns(options) and isinstance(column.dataType, StructType):
         return list(column.dataType)
     return [column]
@@ -167,7 +167,7 @@ def _flat_columns(options: SourceOptions) -> list[str]:
 def _nested(
     fields: list[StructField], options: SourceOptions, structs: Mapping[str, StructType]
 ) -> list[StructField]:
-    """Return the columns of a schema with the structs in place of their fields."""
+    """Returns the columns of a schema with the structs in place of their fields."""
     for name in _flat_columns(options):
         own = structs[name].fields
         start = next((i for i, field in enumerate(fields) if field.name == own[0].name), 0)
@@ -184,7 +184,7 @@ def _nested(
 
 
 def _shape(field: StructField) -> tuple[str, DataType, bool]:
-    """Return what matters of a field. Its comment does not."""
+    """Returns what matters of a field. Its comment does not."""
     return field.name, field.dataType, field.nullable
 
 
@@ -245,7 +245,7 @@ def _unread(name: str, form: str, kind: str, read: str) -> OptionError:
 
 
 def _difference(given: DataType, own: DataType, path: str) -> tuple[str, str, str] | None:
-    """Return the first part of a type that differs, and both types of it; None for the same type.
+    """Returns the first part of a type that differs, and both types of it; None for the same type.
 
     Comments do not count.
     """
@@ -297,7 +297,7 @@ def _spark_type(kind: face.ValueType) -> Any:
 
 
 def _type_of(field: StructField, structs: Mapping[str, StructType]) -> str:
-    """Return the name of a field's type. Types that differ have different names.
+    """Returns the name of a field's type. Types that differ have different names.
 
     The struct of a decoded column counts as the bytes that kfetch reads for it.
     """

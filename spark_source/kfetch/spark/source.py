@@ -68,15 +68,15 @@ class KfetchDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for ``format``."""
+        """Returns the name for ``format``."""
         return "kfetch"
 
     def schema(self) -> StructType:
-        """Return the columns that the options say. Spark does not ask if the user has a schema."""
+        """Returns the columns that the options say. Spark does not ask if the user has a schema."""
         return schema(self._options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch read. Raises OptionError for a schema that can't be read."""
+        """Returns the reader of a batch read. Raises OptionError if the schema can't be read."""
         from kfetch.spark.batch import batch_reader
 
         is_batch = self._no_stream is not None
@@ -92,7 +92,7 @@ class KfetchDataSource(DataSource):
         raise NotBuilt(_READS_ONLY)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream reader. For wrong options or a wrong schema, its first call raises.
+        """Returns the stream reader. For wrong options or a wrong schema, its first call raises.
 
         So it does for a schema registry that does not answer.
         """
@@ -121,11 +121,11 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._offset_cache = DocumentCache()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offsets at which a new query starts."""
+        """Returns the offsets at which a new query starts."""
         return self._offset_cache.write(self._planner().initial_offsets())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return ``maxOffsetsPerTrigger``, else ``minOffsetsPerTrigger``, else no limit.
+        """Returns ``maxOffsetsPerTrigger``, else ``minOffsetsPerTrigger``, else no limit.
 
         Python has no class for both limits together, or for a delay. So ``latestOffset`` adds the
         options' minimum to every limit but ReadAllAvailable, which is Trigger.Once's.
@@ -138,7 +138,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next micro-batch. Without new records it is ``start`` itself."""
+        """Returns the end of the next micro-batch. Without new records it is ``start`` itself."""
         once = isinstance(limit, ReadAllAvailable)
         max_offsets = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         min_offsets = None if once else self._options.planning.min_offsets
@@ -150,18 +150,18 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner().prepare_available_now()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the last known log ends for Spark's progress, without a request."""
+        """Returns the last known log ends for Spark's progress, without a request."""
         log_ends = self._planner().log_ends
         return None if log_ends is None else log_ends.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KfetchSplit]:
-        """Return the splits between two offsets."""
+        """Returns the splits between two offsets."""
         read = self._offset_cache.read
         return [KfetchSplit(split) for split in self._planner().splits(read(start), read(end))]
 
     # Spark passes the splits that ``partitions`` returned.
     def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
-        """Return a split's records. Runs in an executor's Python worker."""
+        """Returns a split's records. Runs in an executor's Python worker."""
         from kfetch.spark import worker
 
         return worker.read(partition.value, self._options)
@@ -205,7 +205,7 @@ class _RefusingReader(KfetchStreamReader):
 
 
 def _parsed(options: Mapping[str, str]) -> tuple[SourceOptions, OptionError | None]:
-    """Return the values of a stream's options, or of a batch read's with the stream's error.
+    """Returns the values of a stream's options, or of a batch read's with the stream's error.
 
     Spark does not tell which one it loads, so options that fit either are accepted here.
     """
@@ -241,7 +241,7 @@ def _check_sql(options: Mapping[str, str]) -> None:
 
 
 def _is_source_process() -> bool:
-    """Return whether Spark started this process for a stream's source."""
+    """Returns whether Spark started this process for a stream's source."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return getattr(spec, "name", "") == _SOURCE_PROCESS
 

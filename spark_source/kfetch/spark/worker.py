@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """Return the records of a split as Arrow batches of Spark's Kafka schema.
+    """Returns the records of a split as Arrow batches of Spark's Kafka schema.
 
     Raises errors below KfetchError. Spark then retries the task.
     """
@@ -54,7 +54,7 @@ def read_once(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
 
 def with_executors_rack(options: SourceOptions) -> SourceOptions:
-    """Return the options with the rack of this executor, if its environment names one.
+    """Returns the options with the rack of this executor, if its environment names one.
 
     KFETCH_CLIENT_RACK overrides ``kafka.client.rack``, because executors may run in several racks.
     """

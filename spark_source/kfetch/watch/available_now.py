@@ -36,7 +36,7 @@ class AvailableNowEnds:
         self._check = PositionCheck(lookup, known, fail=True)
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Return the ends of these partitions, without partitions that are new since.
+        """Returns the ends of these partitions, without partitions that are new since.
 
         Raises PartitionGone, TopicRecreated, LogTruncated or OffsetBeyondLog for a lost end.
         """
@@ -73,5 +73,5 @@ class AvailableNowEnds:
 
 
 def _lost(loss: DataLoss) -> DataLoss:
-    """Return a loss of the query's end as the error of the query."""
+    """Returns a loss of the query's end as the error of the query."""
     return type(loss)(f"{_LOST}: {loss.what}; {_ADVICE}", **loss.where)

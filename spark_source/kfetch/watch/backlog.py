@@ -37,7 +37,7 @@ class Backlog:
     def document(
         self, log_ends: Iterable[tuple[TopicPartition, int]], now_s: float
     ) -> dict[str, float | None] | None:
-        """Return the numbers for the report; None before the first plan. Times: since 1970.
+        """Returns the numbers for the report; None before the first plan. Times: since 1970.
 
         behind         offsets behind the planned micro-batch, in all partitions
         behind_since   they, or some of them, have waited at least since then

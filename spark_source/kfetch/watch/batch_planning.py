@@ -30,7 +30,7 @@ Ranges = dict[TopicPartition, tuple[int, int]]
 def plan_batch(
     options: SourceOptions, lookup: OffsetLookup, conditions: Sequence[Condition] = ()
 ) -> list[Split]:
-    """Return the splits of a batch read, none if there is nothing to read.
+    """Returns the splits of a batch read, none if there is nothing to read.
 
     Ranges leave out what ``conditions`` exclude, as far as offsets tell. Raises OptionError for
     bounds that don't fit, an error below DataLoss for records that are gone, and BrokerError for a
@@ -72,12 +72,12 @@ class _Bounds:
         self._log_ends = lookup.log_ends(partitions)
 
     def ranges(self) -> Ranges:
-        """Return (start, end) of each partition with offsets to read."""
+        """Returns (start, end) of each partition with offsets to read."""
         ranges = {tp: self._range(tp) for tp in self._partitions if not self._is_gone(tp)}
         return {tp: (start, end) for tp, (start, end) in ranges.items() if start < end}
 
     def _is_gone(self, tp: TopicPartition) -> bool:
-        """Return whether the partition was deleted between the look-ups; raise or log it."""
+        """Returns whether the partition was deleted between the look-ups; raise or log it."""
         answers = (self._starts, self._ends, self._log_starts, self._log_ends)
         exists = all(tp in positions for positions in answers)
         read = ReadPosition(tp, *self._starts.get(tp, Position(0)))
@@ -132,7 +132,7 @@ def _beyond_log(tp: TopicPartition, end: int, log_end: int) -> OffsetBeyondLog:
 
 
 def _narrowed(ranges: Ranges, conditions: Sequence[Condition], lookup: OffsetLookup) -> Ranges:
-    """Return the parts of ranges that may have rows which the conditions accept."""
+    """Returns the parts of ranges that may have rows which the conditions accept."""
     ranges = narrow(ranges, conditions)
     times = time_bounds(conditions)
     since: Mapping[TopicPartition, int | None] = {}
@@ -152,7 +152,7 @@ def _narrowed(ranges: Ranges, conditions: Sequence[Condition], lookup: OffsetLoo
 def _first_offsets(
     partitions: Collection[TopicPartition], timestamp_ms: int, lookup: OffsetLookup
 ) -> dict[TopicPartition, int | None]:
-    """Return each partition's first offset at a time or later, None if it has none."""
+    """Returns each partition's first offset at a time or later, None if it has none."""
     found = lookup.offsets_at_times(dict.fromkeys(partitions, timestamp_ms))
     return {tp: found[tp].offset if tp in found else None for tp in partitions}
 

@@ -28,7 +28,7 @@ class Candidates:
         self._partitions.update(partitions)
 
     def are_complete_for(self, start: Offsets) -> bool:
-        """Return whether no other partition can have news for a micro-batch from this start."""
+        """Returns whether no other partition can have news for a micro-batch from this start."""
         return start is self._complete_for or start == self._complete_for
 
     def expect(self, start: Offsets) -> None:
@@ -47,7 +47,7 @@ class Candidates:
         self.lack_topic_ids = any(n in topic_ids and n not in start.topic_ids for n in topics)
 
     def sorted_without(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Return the others in order, so that the first partition's loss is reported first."""
+        """Returns the others in order, so that the first partition's loss is reported first."""
         return sorted(self._partitions.difference(partitions))
 
     def keep(

@@ -76,7 +76,7 @@ class Driver:
         self._pace = _Pace(options.planning.max_delay_s)
 
     def initial_offsets(self) -> Offsets:
-        """Return where a new query starts, the same offsets for every call."""
+        """Returns where a new query starts, the same offsets for every call."""
         if self._initial is None:
             self._lookup.retry_by(Retries.of_new_query(self._options))
             view = self._lookup.cluster_view()
@@ -95,7 +95,7 @@ class Driver:
     def next_end(
         self, start: Offsets, max_offsets: int | None, min_offsets: int | None = None
     ) -> Offsets | None:
-        """Return the end of the next micro-batch; None if nothing is new.
+        """Returns the end of the next micro-batch; None if nothing is new.
 
         The micro-batch has about ``max_offsets`` offsets. With fewer than ``min_offsets`` it waits,
         and the result is None, for ``maxTriggerDelay`` at most. The result is None only after a
@@ -126,7 +126,7 @@ class Driver:
         self._pace.batch_begins()
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return the splits of the micro-batch between two offsets.
+        """Returns the splits of the micro-batch between two offsets.
 
         After a restart this may be the first call, so it checks the positions too. A retried first
         batch starts where its end offset says. Raises CheckpointError if Spark's connector planned
@@ -227,12 +227,12 @@ class Driver:
         return end
 
     def _is_same_topic(self, tp: TopicPartition, offsets: Offsets) -> bool:
-        """Return whether the partition exists, and its topic still has the id of ``offsets``."""
+        """Returns whether the partition exists, and its topic still has the id of ``offsets``."""
         topic_id = self._known.topic_ids.get(tp.topic)
         return self._known.exists(tp) and topic_id == offsets.topic_id(tp.topic)
 
     def _ends(self, candidates: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Return the ends up to which candidates may be read, without unknown log ends."""
+        """Returns the ends up to which candidates may be read, without unknown log ends."""
         if self._available_now_ends is not None:
             return self._available_now_ends.log_ends(candidates)
         existing = [tp for tp in candidates if self._known.exists(tp)]
@@ -249,7 +249,7 @@ class Driver:
         self.log_ends = last.with_moved(ends, gone=gone, topic_ids=topic_ids, left={})
 
     def _may_wait(self, start: Offsets, starts: Positions) -> bool:
-        """Return whether the micro-batch may wait for more offsets.
+        """Returns whether the micro-batch may wait for more offsets.
 
         Two cases never wait. A position that is not in the checkpoint yet: every planning would
         report a loss again, and a new partition might lose its first records. An AvailableNow
@@ -265,7 +265,7 @@ class Driver:
         positions: Positions,
         gone: Positions,
     ) -> Offsets:
-        """Return the end of a micro-batch. The end of batch 0 carries its start too.
+        """Returns the end of a micro-batch. The end of batch 0 carries its start too.
 
         ``gone``: the next offsets to read of partitions that leave.
         """
@@ -302,7 +302,7 @@ class _Pace:
         """Whether the last micro-batch was another source's."""
 
     def holds_back(self, starts: Positions, ends: Positions, min_offsets: int | None) -> bool:
-        """Return whether the offsets between these positions wait for more; None: they do not."""
+        """Returns whether the offsets between these positions wait for more; None: they do not."""
         self._held_back = min_offsets is not None and not self._delay.due(
             sum(max(0, end.offset - starts[tp].offset) for tp, end in ends.items()),
             min_offsets,
@@ -335,7 +335,7 @@ class _Pace:
 def _admitted(
     starts: Positions, ends: Positions, max_offsets: int | None
 ) -> dict[TopicPartition, Position]:
-    """Return the end position of each partition in a micro-batch of about ``max_offsets``.
+    """Returns the end position of each partition in a micro-batch of about ``max_offsets``.
 
     An unmoved position keeps its epoch, so that the JSON of an idle partition stays the same.
     """
@@ -351,7 +351,7 @@ def _admitted(
 
 
 def _has_moved(start: Offsets, starts: Positions, positions: Positions) -> bool:
-    """Return whether the micro-batch would read or skip any offset."""
+    """Returns whether the micro-batch would read or skip any offset."""
     return any(
         position.offset != starts[tp].offset
         or (tp in start.positions and start.positions[tp].offset != position.offset)

@@ -18,7 +18,7 @@ _NAMES_MAX = 10
 
 
 def bound_positions(bound: Bound, lookup: OffsetLookup, view: ClusterView) -> Positions:
-    """Return a position for every subscribed partition of ``view``.
+    """Returns a position for every subscribed partition of ``view``.
 
     Relative times count from now. To look up two bounds with the same clock, call
     ``Bound.at_time`` first. Raises OptionError if the bound has no place for a partition, or names
@@ -33,7 +33,7 @@ def bound_positions(bound: Bound, lookup: OffsetLookup, view: ClusterView) -> Po
 
 
 def _committed_positions(group: str, lookup: OffsetLookup, view: ClusterView) -> Positions:
-    """Return the committed positions of a consumer group, and the log start of other partitions.
+    """Returns the committed positions of a consumer group, and the log start of other partitions.
 
     Raises OptionError for a group without any commit here: its name may be wrong.
     """

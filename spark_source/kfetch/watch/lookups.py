@@ -61,7 +61,7 @@ class OffsetLookup:
         self._cluster.retries = retries
 
     def cluster_view(self) -> ClusterView:
-        """Return fresh metadata of the brokers and the subscribed topics."""
+        """Returns fresh metadata of the brokers and the subscribed topics."""
         subscription = self._options.subscription
         if subscription.pattern is not None:
             return self._view_of_pattern()
@@ -69,7 +69,7 @@ class OffsetLookup:
         return self._cluster.view(topics)
 
     def may_have_changed(self, view: ClusterView) -> bool:
-        """Return False if no topic or partition was added or removed since ``view``.
+        """Returns False if no topic or partition was added or removed since ``view``.
 
         Asks one question for each topic, if the subscription names few topics and all are large.
         Otherwise returns True, because metadata costs less or tells more.
@@ -83,7 +83,7 @@ class OffsetLookup:
         return any(self._cluster.may_have_changed(topic, deadline) for topic in topics)
 
     def view_including(self, partitions: Collection[TopicPartition]) -> ClusterView:
-        """Return fresh metadata, and ask again while one of these partitions is missing.
+        """Returns fresh metadata, and ask again while one of these partitions is missing.
 
         A broker that has just started may not know a partition yet. A partition that stays away
         for all tries no longer exists.
@@ -102,7 +102,7 @@ class OffsetLookup:
         partitions: Iterable[TopicPartition],
         topic_ids: Mapping[str, UUID],
     ) -> ClusterView:
-        """Return a view with the topics of ``partitions`` that it lacks and other brokers have.
+        """Returns a view with the topics of ``partitions`` that it lacks and other brokers have.
 
         ``topic_ids``: the known ids. A topic of another id counts as lacking.
         """
@@ -113,14 +113,14 @@ class OffsetLookup:
         return self._cluster.completed(view, missing, topic_ids, deadline)
 
     def is_subscribed(self, tp: TopicPartition) -> bool:
-        """Return whether the options name the partition, whether it exists or not."""
+        """Returns whether the options name the partition, whether it exists or not."""
         subscription = self._options.subscription
         if subscription.assigned:
             return tp in subscription.assigned
         return subscription.includes(tp.topic)
 
     def subscribed_partitions(self, view: ClusterView) -> list[TopicPartition]:
-        """Return the existing partitions of the subscription, in order."""
+        """Returns the existing partitions of the subscription, in order."""
         assigned = self._options.subscription.assigned
         if assigned:
             return [tp for tp in assigned if view.exists(tp)]
@@ -146,7 +146,7 @@ class OffsetLookup:
             )
 
     def unreadable(self, view: ClusterView) -> tuple[str, ...]:
-        """Return a sentence for each topic of a view that the user may describe and not read."""
+        """Returns a sentence for each topic of a view that the user may describe and not read."""
         return tuple(self._cluster.unreadable(view.topics))
 
     def log_ends(
@@ -154,7 +154,7 @@ class OffsetLookup:
         partitions: Iterable[TopicPartition],
         leader_epochs: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, Position]:
-        """Return the end of each partition's log, with the leader epoch that vouches for it.
+        """Returns the end of each partition's log, with the leader epoch that vouches for it.
 
         The end is the high watermark. Under read_committed it is the last stable offset.
         ``leader_epochs``: the newest known epochs. Leaders of earlier epochs are not asked.
@@ -168,17 +168,17 @@ class OffsetLookup:
         partitions: Iterable[TopicPartition],
         leader_epochs: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, Position]:
-        """Return each partition's high watermark, under any isolation level."""
+        """Returns each partition's high watermark, under any isolation level."""
         return self._positions(dict.fromkeys(partitions, LATEST), leader_epochs=leader_epochs)
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """Return each partition's log start offset."""
+        """Returns each partition's log start offset."""
         return self._positions(dict.fromkeys(partitions, EARLIEST))
 
     def offsets_at_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Position]:
-        """Return the position of each partition's first record at its time or later.
+        """Returns the position of each partition's first record at its time or later.
 
         Partitions without such a record below the log end are left out. The log end is that of
         ``log_ends``. The broker answers with a record's leader epoch. Raises NoSuchPartition for a
@@ -190,7 +190,7 @@ class OffsetLookup:
         return {tp: position for tp, position in positions.items() if position.offset >= 0}
 
     def in_append_order(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the partitions whose records from a start offset on are in order of time.
+        """Returns the partitions whose records from a start offset on are in order of time.
 
         Their topic has LogAppendTime now, and the record batch at the start has it, too. Partitions
         for which the brokers can't tell are left out.
@@ -208,7 +208,7 @@ class OffsetLookup:
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Position]:
-        """Return a consumer group's committed positions, without partitions that have none."""
+        """Returns a consumer group's committed positions, without partitions that have none."""
         # Few queries need it, and a query's start can't spare the time of its import.
         from kfetch.wire import groups
 
@@ -217,7 +217,7 @@ class OffsetLookup:
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, EpochEnd | None]:
-        """Return the end of each partition's given leader epoch; None if the broker can't tell.
+        """Returns the end of each partition's given leader epoch; None if the broker can't tell.
 
         A partition that is gone has no answer, as in the other questions to leaders.
         ``leader_epochs``: the epochs of the known leaders. A leader that knows no such epoch is
@@ -239,7 +239,7 @@ class OffsetLookup:
     def newest_leader_epochs(
         self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return each partition's newest leader epoch of ``known`` and of several brokers."""
+        """Returns each partition's newest leader epoch of ``known`` and of several brokers."""
         newest = {tp: known.get(tp, NO_EPOCH) for tp in partitions}
         deadline = time.monotonic() + self._options.network.request_timeout_s
         for view in self._cluster.views({tp.topic for tp in newest}, deadline):
@@ -251,7 +251,7 @@ class OffsetLookup:
     def await_leaders(
         self, known: Leaders, look: Callable[[ClusterView], Leaders]
     ) -> dict[TopicPartition, Leader]:
-        """Return the known leaders. If one is missing, return those that ``look`` finds.
+        """Returns the known leaders. If one is missing, return those that ``look`` finds.
 
         ``look`` gets fresh metadata, until a running election is over. Raises BrokerError for a
         partition without a leader after the request timeout.
@@ -299,7 +299,7 @@ class OffsetLookup:
 
 
 def no_leader_error(tp: TopicPartition) -> BrokerError:
-    """Return the error for a partition that exists and has no leader."""
+    """Returns the error for a partition that exists and has no leader."""
     return BrokerError(
         f"{tp} has no leader",
         action="start its brokers, or wait for an election",
@@ -310,7 +310,7 @@ def no_leader_error(tp: TopicPartition) -> BrokerError:
 
 
 def _complete(leaders: Leaders) -> dict[TopicPartition, Leader]:
-    """Return the leaders. Raises BrokerError for a partition that has none."""
+    """Returns the leaders. Raises BrokerError for a partition that has none."""
     complete = {tp: leader for tp, leader in leaders.items() if leader is not None}
     for tp in leaders:
         if tp not in complete:
@@ -319,5 +319,5 @@ def _complete(leaders: Leaders) -> dict[TopicPartition, Leader]:
 
 
 def _is_unknown(end: EpochEnd | None) -> bool:
-    """Return whether the leader knows no such epoch. None is a broker that is too old to ask."""
+    """Returns whether the leader knows no such epoch. None is a broker that is too old to ask."""
     return end is not None and end.end_offset < 0

@@ -102,7 +102,7 @@ class MetadataRefresh:
         self._watch_from_log_ends(partitions, leaders)
 
     def _growth_check_suffices(self) -> bool:
-        """Return whether a growth check may replace metadata now and finds no change."""
+        """Returns whether a growth check may replace metadata now and finds no change."""
         if self._view is None or self._growth_checks + 1 >= _FULL_METADATA_EVERY:
             return False
         return not self._lookup.may_have_changed(self._view)

@@ -34,7 +34,7 @@ class MissingPartitions:
         expected: Collection[TopicPartition],
         topic_ids: Mapping[str, UUID],
     ) -> ClusterView:
-        """Return fresh metadata, completed with the topics that other brokers know by these ids.
+        """Returns fresh metadata, completed with the topics that other brokers know by these ids.
 
         ``expected``: the partitions that should exist. ``topic_ids``: the known ids of their
         topics. Sets ``hidden``.

@@ -34,7 +34,7 @@ _EARLY_EMPTY_REPLY_S = 0.1
 def poll_pause_s(
     *, partitions: int, full: bool, moved: int, record_bytes: int, took_s: float
 ) -> float:
-    """Return the seconds from a reply to the next request.
+    """Returns the seconds from a reply to the next request.
 
     ``partitions`` is the number of partitions in the session. ``moved`` of them moved by this
     reply. ``full`` says that the broker keeps no session. ``took_s`` is the time from the request

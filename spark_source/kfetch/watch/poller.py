@@ -32,13 +32,13 @@ class PartitionRegistry(Protocol):
     def take_position_changes(
         self, broker: Broker
     ) -> Mapping[TopicPartition, FetchPosition | None] | None:
-        """Return the changes for the broker's session; None if it leads no partition any more."""
+        """Returns the changes for the broker's session; None if it leads no partition any more."""
 
     def accept_reply(self, broker: Broker, accepted: AcceptedReply) -> int:
         """Apply a reply, and return the number of partitions that moved."""
 
     def partition_count(self, broker: Broker) -> int:
-        """Return the number of partitions that belong in the broker's session."""
+        """Returns the number of partitions that belong in the broker's session."""
 
     def report_failure(self, broker: Broker, cause: KfetchError) -> None:
         """Note that requests to the broker fail."""
@@ -93,7 +93,7 @@ class Poller:
             self._thread.join(timeout_s)
 
     def stats(self) -> FetchStats:
-        """Return the cost of the session so far."""
+        """Returns the cost of the session so far."""
         return self._fetcher.stats()
 
     def _run(self) -> None:

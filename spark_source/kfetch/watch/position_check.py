@@ -73,7 +73,7 @@ class PositionCheck:
                 self._valid[tp] = leader.epoch, position
 
     def valid_offsets(self, offsets: Offsets) -> Offsets:
-        """Return the offsets, with every lost position moved or removed.
+        """Returns the offsets, with every lost position moved or removed.
 
         Raises an error below DataLoss if losses fail the query.
         """
@@ -90,7 +90,7 @@ class PositionCheck:
     def valid_log_ends(
         self, log_ends: dict[TopicPartition, Position], start: Offsets
     ) -> dict[TopicPartition, Position]:
-        """Return these log ends, or newer ones where a log ends below the start.
+        """Returns these log ends, or newer ones where a log ends below the start.
 
         A log that still ends below the start after a few look-ups is a loss.
         """
@@ -109,7 +109,7 @@ class PositionCheck:
     def new_partition_starts(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Position]:
-        """Return the log starts of partitions that the last offsets did not have.
+        """Returns the log starts of partitions that the last offsets did not have.
 
         A new partition starts at offset 0, so a later log start is a loss.
         """
@@ -121,7 +121,7 @@ class PositionCheck:
     def batch_starts(
         self, valid: Offsets, ends: Collection[TopicPartition]
     ) -> dict[TopicPartition, Position]:
-        """Return where a micro-batch starts in the partitions of ``ends``.
+        """Returns where a micro-batch starts in the partitions of ``ends``.
 
         ``valid`` are the checked start positions. Partitions without one are new.
         """
@@ -149,7 +149,7 @@ class PositionCheck:
     def _valid_position(
         self, tp: TopicPartition, position: Position, topic_id: UUID
     ) -> Position | None:
-        """Return the position, or where reading continues after a loss; None without a partition.
+        """Returns the position, or where reading continues after a loss; None without a partition.
 
         Checks everything that the known partitions tell, without a request.
         """
@@ -193,7 +193,7 @@ class PositionCheck:
     def _diverging(
         self, tp: TopicPartition, position: Position, end: EpochEnd | None
     ) -> Position | None:
-        """Return the end of the history that the leader shares with a position, None if unknown."""
+        """Returns the end of the history that the leader shares with a position, or None."""
         if end is None:
             return None
         if end.end_offset >= 0:
@@ -204,17 +204,17 @@ class PositionCheck:
         return None
 
     def _leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the epochs of the known leaders."""
+        """Returns the epochs of the known leaders."""
         leaders = {tp: self._known.leader(tp) for tp in partitions}
         return {tp: leader.epoch for tp, leader in leaders.items() if leader is not None}
 
     def _log_start(self, tp: TopicPartition) -> Position:
-        """Return the log start with the current leader's epoch, which vouches for it."""
+        """Returns the log start with the current leader's epoch, which vouches for it."""
         leader = self._known.leader(tp)
         return Position(self._known.log_start(tp), leader.epoch if leader else NO_EPOCH)
 
     def _is_unchecked(self, tp: TopicPartition, position: Position, leader: Leader) -> bool:
-        """Return whether the position must be compared with the leader's epochs.
+        """Returns whether the position must be compared with the leader's epochs.
 
         A position that was reached under the current leader is valid. A position of an older leader
         is checked itself: a range with a valid start may have a lost end.
@@ -225,7 +225,7 @@ class PositionCheck:
         return position.leader_epoch not in (leader.epoch, NO_EPOCH) and last[1] != position
 
     def _is_lost(self, position: ReadPosition, answer: LogAnswer) -> bool:
-        """Return whether the log no longer has the position; raise or report the loss."""
+        """Returns whether the log no longer has the position; raise or report the loss."""
         loss = find_loss(position, answer)
         if loss is not None:
             self._report(position.tp, loss)
@@ -246,7 +246,7 @@ class PositionCheck:
 def _below_start(
     log_ends: Mapping[TopicPartition, Position], start: Offsets
 ) -> list[TopicPartition]:
-    """Return the partitions whose log ends below the start."""
+    """Returns the partitions whose log ends below the start."""
     positions = start.positions
     return [
         tp for tp, end in log_ends.items() if tp in positions and end.offset < positions[tp].offset

@@ -40,7 +40,7 @@ class SplitPlanning:
         the topic."""
 
     def unread(self, offsets: Offsets) -> dict[TopicPartition, Position]:
-        """Return the partitions whose last range before ``offsets`` was not read, and its start.
+        """Returns the partitions whose last range before ``offsets`` was not read, and its start.
 
         The query continues there, although the micro-batch counts as read. Topics without an id are
         left out, because another topic of the same name looks alike.
@@ -53,7 +53,7 @@ class SplitPlanning:
         }
 
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
-        """Return the splits between two offsets.
+        """Returns the splits between two offsets.
 
         Raises an error below DataLoss if losses fail the query, and BrokerError for a partition
         without a leader.
@@ -89,7 +89,7 @@ class SplitPlanning:
                 self._skipped[tp] = topic_id, _BEGINNING
 
     def _leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Leader]:
-        """Return the leaders of the partitions that exist; wait for a running election.
+        """Returns the leaders of the partitions that exist; wait for a running election.
 
         Raises BrokerError for a partition without a leader after the request timeout. A leader may
         resign afterwards. Then the tasks look for its successor.
@@ -109,7 +109,7 @@ class SplitPlanning:
     def _readable_ends(
         self, start: Offsets, valid: Offsets, end: Offsets
     ) -> dict[TopicPartition, Position]:
-        """Return the ends of the ranges that the tasks can read.
+        """Returns the ends of the ranges that the tasks can read.
 
         ``valid`` are the checked start positions. An end that was planned before a loss says
         nothing about the current log. A task would read the records below it, and the next
@@ -151,7 +151,7 @@ class SplitPlanning:
 
 
 def _changed_partitions(start: Offsets, end: Offsets) -> list[TopicPartition]:
-    """Return the partitions whose position or topic id differs between two offsets."""
+    """Returns the partitions whose position or topic id differs between two offsets."""
     start_position = start.positions.get
     # An unmoved position is the same object in both offsets, so 10,000 of them cost 1 ms.
     moved = {tp for tp, p in end.positions.items() if (q := start_position(tp)) is not p and q != p}

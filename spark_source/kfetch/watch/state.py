@@ -60,7 +60,7 @@ class _WatchedPartition:
     """Whether the current leader has confirmed the log end. Its log may be shorter."""
 
     def is_in_session_of(self, broker: Broker) -> bool:
-        """Return whether the partition is in the session of this broker."""
+        """Returns whether the partition is in the session of this broker."""
         return self.in_session and self.leader is not None and self.leader.broker == broker
 
 
@@ -105,7 +105,7 @@ class WatchState:
         """Partitions that their leader refuses since their last good reply."""
 
     def exists(self, tp: TopicPartition) -> bool:
-        """Return whether a partition exists and is subscribed, by the last metadata."""
+        """Returns whether a partition exists and is subscribed, by the last metadata."""
         return tp in self._watched
 
     @property
@@ -119,21 +119,21 @@ class WatchState:
         return self._topic_ids
 
     def leader(self, tp: TopicPartition) -> Leader | None:
-        """Return the partition's leader; None if it is unknown or the partition is not watched."""
+        """Returns the partition's leader; None if it is unknown or the partition is not watched."""
         watched = self._watched.get(tp)
         return watched.leader if watched else None
 
     def log_start(self, tp: TopicPartition) -> int:
-        """Return the log start offset, -1 while it is unknown."""
+        """Returns the log start offset, -1 while it is unknown."""
         return self._watched[tp].log_start
 
     def log_end(self, tp: TopicPartition) -> Position | None:
-        """Return the log end, None until a new leader has confirmed it."""
+        """Returns the log end, None until a new leader has confirmed it."""
         watched = self._watched[tp]
         return watched.log_end if watched.confirmed else None
 
     def last_log_end(self, tp: TopicPartition) -> Position:
-        """Return the last known log end, confirmed or not."""
+        """Returns the last known log end, confirmed or not."""
         return self._watched[tp].log_end
 
     def known_log_ends(self) -> Iterator[tuple[TopicPartition, int]]:
@@ -142,15 +142,15 @@ class WatchState:
             yield tp, watched.log_end.offset
 
     def partition_count(self, broker: Broker) -> int:
-        """Return the number of partitions that belong in a broker's session."""
+        """Returns the number of partitions that belong in a broker's session."""
         return self._partition_counts[broker]
 
     def brokers(self) -> list[Broker]:
-        """Return the brokers that lead watched partitions."""
+        """Returns the brokers that lead watched partitions."""
         return [broker for broker, count in self._partition_counts.items() if count]
 
     def take_position_changes(self, broker: Broker) -> PositionChanges:
-        """Return and forget the changes for a broker's session."""
+        """Returns and forget the changes for a broker's session."""
         return self._position_changes.pop(broker, {})
 
     def update_metadata(
@@ -352,7 +352,7 @@ def _refused(tp: TopicPartition, leader: Leader | None, code: int, user: str) ->
 
 
 def _is_stale(leader: Leader | None, watched: _WatchedPartition) -> bool:
-    """Return whether metadata names an older leader than the known one (KIP-320).
+    """Returns whether metadata names an older leader than the known one (KIP-320).
 
     A partition outside of a session accepts any leader.
     """
@@ -367,7 +367,7 @@ def _is_stale(leader: Leader | None, watched: _WatchedPartition) -> bool:
 def _newer_leader(
     reply: PartitionReply, endpoints: Mapping[int, Broker], leader: Leader | None
 ) -> Leader | None:
-    """Return the leader that an error names, if it is newer than ``leader`` (KIP-951)."""
+    """Returns the leader that an error names, if it is newer than ``leader`` (KIP-951)."""
     if reply.leader is None or reply.leader[0] not in endpoints:
         return None
     node_id, epoch = reply.leader

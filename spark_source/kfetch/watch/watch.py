@@ -111,7 +111,7 @@ class Watch:
             self._start_missing_pollers()
 
     def take_changed(self) -> set[TopicPartition]:
-        """Return the partitions that changed since the last call.
+        """Returns the partitions that changed since the last call.
 
         Raises an error that no retry removes, or that has lasted too long.
         """
@@ -150,7 +150,7 @@ class Watch:
             self.report.lost("refusals", f"{first}{others}", cause)
 
     def _lasting_refusals(self, least_s: float) -> dict[TopicPartition, BrokerError]:
-        """Return the errors of partitions that are refused for longer than ``least_s`` seconds."""
+        """Returns the errors of partitions that are refused for longer than ``least_s`` seconds."""
         refusals = self.state.refusals.items()
         return {tp: refusal.error for tp, refusal in refusals if refusal.lasted_s > least_s}
 
@@ -190,7 +190,7 @@ class Watch:
             return list(self.state.out_of_range)
 
     def stats(self) -> FetchStats:
-        """Return the cost of the sessions so far."""
+        """Returns the cost of the sessions so far."""
         with self._condition:
             return sum((poller.stats() for poller in self._pollers.values()), self._ended_stats)
 
@@ -297,7 +297,7 @@ class Watch:
 
 
 def _is_permanent(cause: KfetchError) -> bool:
-    """Return whether a retry can't help. Unreadable bytes may be readable the next time."""
+    """Returns whether a retry can't help. Unreadable bytes may be readable the next time."""
     if isinstance(cause, BrokerError):
         return not cause.where.get("retriable")
     return isinstance(cause, UnsupportedVersion) or not isinstance(

@@ -41,12 +41,12 @@ def avoid(address: object) -> None:
 
 
 def is_avoided(address: object) -> bool:
-    """Return whether an address is to come last now."""
+    """Returns whether an address is to come last now."""
     return _avoided_until.get(address, 0.0) > time.monotonic()
 
 
 def connect(host: str, port: int, timeout_s: float) -> socket.socket:
-    """Return a socket connected to the first address of ``host`` that accepts.
+    """Returns a socket connected to the first address of ``host`` that accepts.
 
     Addresses are tried in the order of the system's resolver (RFC 6724), those to ``avoid`` last.
     Raises OSError with the first cause, or UnicodeError for a name that no DNS can hold.
@@ -69,7 +69,7 @@ def connect(host: str, port: int, timeout_s: float) -> socket.socket:
 
 
 def has_fresh_address(host: str, port: int) -> bool:
-    """Return whether a name of several addresses has one that is not to ``avoid``."""
+    """Returns whether a name of several addresses has one that is not to ``avoid``."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -82,7 +82,7 @@ def _comes_last(found: tuple[Any, ...]) -> bool:
 
 
 def share_s(left_s: float, addresses: int, least_s: float) -> float:
-    """Return the next address's share of the seconds left.
+    """Returns the next address's share of the seconds left.
 
     It is ``least_s`` at least, or half of what is left.
     """

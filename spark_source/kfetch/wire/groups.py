@@ -34,7 +34,7 @@ def committed_offsets(
     partitions: Iterable[TopicPartition],
     deadline: float | None = None,
 ) -> dict[TopicPartition, Position]:
-    """Return the group's committed positions. Partitions without a commit are left out.
+    """Returns the group's committed positions. Partitions without a commit are left out.
 
     An offset that a transaction has not committed yet is waited for (KIP-447). Retries as the
     cluster does. Raises ConnectionLost, or BrokerError with the group's name.
@@ -74,7 +74,7 @@ def _coordinator(cluster: Cluster, group: str, deadline: float) -> Connection:
 
 
 def find_coordinator(connection: Connection, group: str, deadline: float) -> Broker:
-    """Return the broker that keeps the group's offsets. Raises BrokerError."""
+    """Returns the broker that keeps the group's offsets. Raises BrokerError."""
     version = connection.version(FindCoordinatorRequest, highest=_ONE_GROUP[FindCoordinatorRequest])
     request = FindCoordinatorRequest[version](key=group, key_type=_GROUP_KEY)
     reply = connection.call(request, deadline)
@@ -85,7 +85,7 @@ def find_coordinator(connection: Connection, group: str, deadline: float) -> Bro
 def send_fetch(
     connection: Connection, group: str, partitions: Iterable[TopicPartition], deadline: float
 ) -> dict[TopicPartition, Position]:
-    """Return the committed positions of a group from its coordinator. Raises BrokerError."""
+    """Returns the committed positions of a group from its coordinator. Raises BrokerError."""
     highest = _ONE_GROUP[OffsetFetchRequest]
     version = connection.version(OffsetFetchRequest, lowest=2, highest=highest)
     topics = [

@@ -39,13 +39,13 @@ class Content:
 
 
 def read_truststore(store: Store) -> Content:
-    """Return the certificates to trust. Raises OptionError."""
+    """Returns the certificates to trust. Raises OptionError."""
     name = PREFIX + ("truststore.certificates" if store.pem else "truststore.location")
     return _read(store, "truststore", name)
 
 
 def read_keystore(store: Store) -> Content:
-    """Return the client's certificate chain and its private key. Raises OptionError."""
+    """Returns the client's certificate chain and its private key. Raises OptionError."""
     name = PREFIX + ("keystore.key" if store.pem else "keystore.location")
     content = _read(store, "keystore", name)
     if not content.key:
@@ -82,7 +82,7 @@ def _of_text(data: bytes) -> Content:
 
 
 def _of_pem(text: str) -> Content:
-    """Return the blocks of a PEM text. A text in one line has spaces for line ends (KIP-651)."""
+    """Returns the blocks of a PEM text. A text in one line has spaces for line ends (KIP-651)."""
     certificates, keys = [], []
     for label, body in _BLOCK.findall(text):
         if label in ("CERTIFICATE", "X509 CERTIFICATE"):

@@ -39,7 +39,7 @@ class FirstBatch(NamedTuple):
 def append_time_topics(
     connection: Connection, topics: Collection[str], deadline: float
 ) -> set[str]:
-    """Return the topics whose setting is LogAppendTime now.
+    """Returns the topics whose setting is LogAppendTime now.
 
     A topic whose settings this user may not read is left out.
     """
@@ -73,7 +73,7 @@ def first_batches(
     leader_epochs: Mapping[TopicPartition, int],
     deadline: float,
 ) -> dict[TopicPartition, FirstBatch]:
-    """Return what the first record batch at each offset says.
+    """Returns what the first record batch at each offset says.
 
     One request per partition: a broker sends a whole batch above the limit only for the first
     partition of a request (KIP-74). ``leader_epochs``: the epochs of the known leaders.
@@ -124,7 +124,7 @@ def _request(tp: TopicPartition, offset: int, leader_epoch: int, version: int) -
 
 
 def has_append_time(records: memoryview | bytes) -> bool:
-    """Return whether the first record batch in ``records`` has LogAppendTime."""
+    """Returns whether the first record batch in ``records`` has LogAppendTime."""
     if len(records) <= max(_ATTRIBUTES_AT.values()):
         return False
     at = _ATTRIBUTES_AT.get(records[_MAGIC_AT])

@@ -48,7 +48,7 @@ _SET_KEYSTORE = (
 
 
 def explain(cause: OSError, host: str, port: int, options: TlsOptions) -> TlsFailed | None:
-    """Return the error for an exception of ``ssl``; None if it names no lasting problem."""
+    """Returns the error for an exception of ``ssl``; None if it names no lasting problem."""
     code = getattr(cause, "verify_code", None)
     judge = _of_certificate if code else _of_reason
     found = judge(cause, host, options)
@@ -61,14 +61,14 @@ def explain(cause: OSError, host: str, port: int, options: TlsOptions) -> TlsFai
 
 
 def words(cause: OSError) -> str:
-    """Return the words of an exception, without the source lines of Python's ``ssl``."""
+    """Returns the words of an exception, without the source lines of Python's ``ssl``."""
     reason = getattr(cause, "reason", None)
     text = reason.lower().replace("_", " ") if reason else str(cause.strerror or cause)
     return text.rstrip(".")
 
 
 def may_lack_tls(cause: OSError) -> bool:
-    """Return whether the peer may speak no TLS: it ends the connection, or answers otherwise."""
+    """Returns whether the peer may speak no TLS: it ends the connection, or answers otherwise."""
     reason = getattr(cause, "reason", None) or ""
     return reason in _NO_TLS or isinstance(cause, ConnectionError) or "EOF" in str(cause)
 
@@ -86,7 +86,7 @@ _Finding = tuple[str, str, str]
 
 
 def _of_certificate(cause: OSError, host: str, options: TlsOptions) -> _Finding:
-    """Return why the broker's certificate is refused."""
+    """Returns why the broker's certificate is refused."""
     code = getattr(cause, "verify_code", 0)
     if code == _EXPIRED:
         action = "Renew the broker's certificate, or check the clock of this machine"
@@ -125,7 +125,7 @@ def _trust(options: TlsOptions) -> str:
 
 
 def _of_reason(cause: OSError, host: str, options: TlsOptions) -> _Finding | None:
-    """Return why one side refuses the connection, by the name of OpenSSL's reason."""
+    """Returns why one side refuses the connection, by the name of OpenSSL's reason."""
     reason = (getattr(cause, "reason", None) or "").rpartition("ALERT_")[2]
     if reason in _CERTIFICATE_ALERTS:
         return _of_client_certificate(reason, options)

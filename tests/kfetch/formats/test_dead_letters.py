@@ -23,10 +23,6 @@ from tests.kfetch.wire.little import LittleKafka
 VALUES = {"valueFormat": "json", "valueSchema": "id INT"}
 KEYS = {"keyFormat": "json", "keySchema": "k INT"}
 LARGE = {"kafka__max__partition__fetch__bytes": "1048576"}
-AVRO = {
-    "valueFormat": "avro",
-    "valueSchema": '{"type":"record","name":"R","fields":[{"name":"id","type":"int"}]}',
-}
 BAD_VALUE = "the value does not fit valueSchema: field id is no INT, at byte 8"
 BAD_KEY = "the key does not fit keySchema: the document ends inside an object, at byte 1"
 
@@ -67,21 +63,6 @@ def test_the_column(columns: str, more: dict[str, str], fields: str) -> None:
     ] == letters
     ids = table["id"] if fields == "flat" else [v and v["id"] for v in table["value"].to_pylist()]
     assert [0, 1, 2, None, None, None] == sorted(pa.array(ids).to_pylist(), key=str)
-
-
-@pytest.mark.parametrize("mode", [{}, {"valueMode": "PERMISSIVE"}])
-def test_avro(mode: dict[str, str]) -> None:
-    """With dead letters, the default mode of Avro is PERMISSIVE, too. A key that is bytes is
-    copied, so a dead letter has the whole record."""
-    with LittleKafka(1) as kafka:
-        kafka.create("t", 1)
-        kafka.log(T0).append(b"\x02", b"\x80", keys=[b"a", b"b"])
-        options = {**AVRO, **mode, "deadLetters": "column"}
-        (read,) = query(kafka, **options).read([part(kafka, T0, 0, 2)])
-
-    error = "the value does not fit valueSchema: field id: the value ends inside it, at byte 0"
-    assert [None, {"error": error, "key": b"b", "value": b"\x80"}] == read["deadLetter"].to_pylist()
-    assert [{"id": 1}, {"id": None}] == read["value"].to_pylist()
 
 
 def test_the_schema_is_that_of_spark() -> None:

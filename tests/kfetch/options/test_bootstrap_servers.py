@@ -15,12 +15,12 @@ _hosts = _names | st.ip_addresses(v=4).map(str) | st.ip_addresses(v=6).map(str)
 
 
 def servers(text: str) -> tuple[tuple[str, int], ...]:
-    """Return the addresses of a text."""
+    """Returns the addresses of a text."""
     return parse({"kafka.bootstrap.servers": text, "subscribe": "t"}).bootstrap
 
 
 def written(host: str, port: int) -> str:
-    """Return an address as a user writes it."""
+    """Returns an address as a user writes it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -82,7 +82,7 @@ def test_starts(options: dict[str, str], expected: Bound, batch: bool) -> None:
 
 
 def places(bound: Bound) -> list[Place | None]:
-    """Return all places that a bound names."""
+    """Returns all places that a bound names."""
     return [bound.rest, *bound.topics.values(), *bound.partitions.values()]
 
 

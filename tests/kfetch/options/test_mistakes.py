@@ -303,7 +303,7 @@ def test_planned_options(name: str) -> None:
 
 
 def refusal(options: dict[str, str]) -> str | None:
-    """Return the error sentence of options, None if they are valid."""
+    """Returns the error sentence of options, None if they are valid."""
     try:
         parse(options)
     except OptionError as error:

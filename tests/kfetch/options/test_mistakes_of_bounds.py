@@ -234,7 +234,7 @@ BATCHES: list[tuple[dict[str, str | None], str]] = [
 
 
 def cases() -> list[tuple[dict[str, str | None], str, bool]]:
-    """Return the rows of all tables with the kind of read."""
+    """Returns the rows of all tables with the kind of read."""
     return (
         [(*row, False) for row in STREAMS]
         + [(*row, batch) for row in BOTH for batch in (False, True)]

@@ -36,7 +36,7 @@ BUILT = [option for option in OPTIONS if option.treatment is Treatment.BUILT]
 
 
 def value_at(options: SourceOptions, path: str) -> Any:
-    """Return an attribute by its dotted path."""
+    """Returns an attribute by its dotted path."""
     value: Any = options
     for name in path.split("."):
         value = getattr(value, name)

@@ -44,14 +44,14 @@ def pushdown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reader(kafka: LittleKafka, **options: str) -> Any:
-    """Return the reader that Spark gets for these options."""
+    """Returns the reader that Spark gets for these options."""
     given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t", "kfetch.agent": "inline"}
     source = KfetchDataSource(given | {k.replace("__", "."): v for k, v in options.items()})
     return source.reader(source.schema())
 
 
 def values(made: Any) -> list[Any]:
-    """Return the values of all partitions, each read by a pickled reader, as on executors."""
+    """Returns the values of all partitions, each read by a pickled reader, as on executors."""
     partitions = made.partitions() or [InputPartition(None)]  # as pyspark does
     copy = cloudpickle.loads(cloudpickle.dumps(made))
     return [

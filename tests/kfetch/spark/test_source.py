@@ -68,7 +68,7 @@ START = {"subscribe": "t", "startingOffsets": "earliest", "kfetch.agent": "inlin
 
 
 def stream_reader(options: dict[str, str]) -> Any:
-    """Return the options as Spark passes them."""
+    """Returns the options as Spark passes them."""
     source = KfetchDataSource(options)
     return source.streamReader(source.schema())
 

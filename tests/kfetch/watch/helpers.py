@@ -34,7 +34,7 @@ class HandWatch(Watch):
         return super().take_changed()
 
     def wait_for_change(self, timeout_s: float) -> bool:
-        """Return at once: no thread polls."""
+        """Returns at once: no thread polls."""
         return False
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ def fill(kafka: LittleKafka) -> None:
 
 
 def query(kafka: LittleKafka, **options: str) -> Driver:
-    """Return a query's driver. By default it reads t from the beginning."""
+    """Returns a query's driver. By default it reads t from the beginning."""
     chosen = {
         "kafka.bootstrap.servers": kafka.bootstrap,
         "subscribe": "t",
@@ -72,18 +72,18 @@ def query(kafka: LittleKafka, **options: str) -> Driver:
 
 
 def logged(offsets: Offsets | None) -> Offsets:
-    """Return the offsets as they come back from Spark's log."""
+    """Returns the offsets as they come back from Spark's log."""
     assert offsets is not None
     return from_json(offsets.to_json())
 
 
 def at(offsets: Offsets | None) -> dict[TopicPartition, int]:
-    """Return the offset of each partition."""
+    """Returns the offset of each partition."""
     return {tp: p.offset for tp, p in logged(offsets).positions.items()}
 
 
 def read(driver: Driver, start: Offsets, end: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the range that a micro-batch reads of each partition."""
+    """Returns the range that a micro-batch reads of each partition."""
     ranges = [item for split in driver.splits(start, end) for item in split.ranges]
     assert len(ranges) == len({item.tp for item in ranges})
     return {item.tp: (item.start, item.end) for item in ranges}

@@ -35,7 +35,7 @@ def kafka() -> Iterator[LittleKafka]:
 
 
 def plan(kafka: LittleKafka, *conditions: Condition, **options: str) -> list[Split]:
-    """Return the splits. By default it reads the whole topic t, and fails fast."""
+    """Returns the splits. By default it reads the whole topic t, and fails fast."""
     chosen = {
         "kafka.bootstrap.servers": kafka.bootstrap,
         "kafka.request.timeout.ms": "300",
@@ -51,7 +51,7 @@ def plan(kafka: LittleKafka, *conditions: Condition, **options: str) -> list[Spl
 
 
 def ranges(splits: list[Split]) -> dict[TopicPartition, tuple[int, int]]:
-    """Return (start, end) of each partition's one range."""
+    """Returns (start, end) of each partition's one range."""
     items = [item for split in splits for item in split.ranges]
     assert len(items) == len({item.tp for item in items})
     return {item.tp: (item.start, item.end) for item in items}

@@ -20,11 +20,11 @@ class Clock:
     now = 0.0
 
     def monotonic(self) -> float:
-        """Return the clock's time in seconds."""
+        """Returns the clock's time in seconds."""
         return self.now
 
     def time(self) -> float:
-        """Return the time of day, in seconds since 1970."""
+        """Returns the time of day, in seconds since 1970."""
         return 1_700_000_000 + self.now
 
     def sleep(self, seconds: float) -> None:

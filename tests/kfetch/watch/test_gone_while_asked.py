@@ -40,7 +40,7 @@ def delete(kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch) -> Delete:
 
 
 def reader_of_both(kafka: LittleKafka, fail: str) -> Reader:
-    """Return a query over t and u that has read a record of each."""
+    """Returns a query over t and u that has read a record of each."""
     kafka.create("u")
     kafka.log(U0).append(b"u")
     reader = Reader(kafka, both(kafka, fail))
@@ -50,7 +50,7 @@ def reader_of_both(kafka: LittleKafka, fail: str) -> Reader:
 
 
 def both(kafka: LittleKafka, fail: str) -> Driver:
-    """Return a driver over t and u."""
+    """Returns a driver over t and u."""
     return query(kafka, subscribePattern=".", failOnDataLoss=fail, **ALWAYS)
 
 

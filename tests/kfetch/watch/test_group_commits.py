@@ -32,7 +32,7 @@ def coordinator(kafka: LittleKafka) -> Coordinator:
 
 
 def options(kafka: LittleKafka) -> SourceOptions:
-    """Return options with short back-offs."""
+    """Returns options with short back-offs."""
     return parse(
         {
             "kafka.bootstrap.servers": kafka.bootstrap,
@@ -44,7 +44,7 @@ def options(kafka: LittleKafka) -> SourceOptions:
 
 
 def impatient(plain: SourceOptions) -> SourceOptions:
-    """Return options with a request timeout that is soon over."""
+    """Returns options with a request timeout that is soon over."""
     return replace(plain, network=replace(plain.network, request_timeout_s=0.05))
 
 

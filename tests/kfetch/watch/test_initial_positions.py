@@ -194,7 +194,7 @@ def nobody() -> Iterator[str]:
 
 
 def promised(caplog: pytest.LogCaptureFixture, reason: str) -> list[int]:
-    """Return the seconds that the warnings about retries promise. Each ends with a reason."""
+    """Returns the seconds that the warnings about retries promise. Each ends with a reason."""
     texts = [record.message for record in caplog.records if "trying again" in record.message]
     return [int(text.rpartition("for ")[2].removesuffix(f" s{reason}")) for text in texts]
 

@@ -26,12 +26,12 @@ PARTITIONS = 8
 
 
 def request_counts(kafka: LittleKafka) -> tuple[int, int]:
-    """Return the number of Metadata requests and of questions about growth."""
+    """Returns the number of Metadata requests and of questions about growth."""
     return len(kafka.asked(MetadataRequest)), len(kafka.asked(DESCRIBE))
 
 
 def requests_of(kafka: LittleKafka, look_up: Callable[[], object]) -> tuple[int, int]:
-    """Return the requests that a call sends."""
+    """Returns the requests that a call sends."""
     before = request_counts(kafka)
     look_up()
     after = request_counts(kafka)
@@ -98,7 +98,7 @@ def test_a_broker_that_lags_behind_hides_nothing() -> None:
 
 
 def behind(kafka: LittleKafka, answer: Callable[[], object]) -> object:
-    """Return an answer from before the last partition."""
+    """Returns an answer from before the last partition."""
     with kafka.lock:
         newest = kafka.topics["t"].logs.pop()
         try:

@@ -85,7 +85,7 @@ def test_one_broker_without_the_topic(kafka: LittleKafka, fail: str) -> None:
 
 
 def _without_topics(kafka: LittleKafka, request: Any) -> Any:
-    """Return the metadata of a broker that knows all brokers and no topic."""
+    """Returns the metadata of a broker that knows all brokers and no topic."""
     with kafka.lock:
         topics, kafka.topics = kafka.topics, {}
         try:

@@ -124,7 +124,7 @@ def test_metadata_without_a_topic_is_asked_again(
 
 
 def deposed(kafka: LittleKafka) -> Offsets:
-    """Return offsets that were reached under the successor of a leader that does not know of it."""
+    """Returns offsets reached under the successor of a leader that does not know of it."""
     kafka.isolate(1)
     kafka.elect(T0, 2)
     kafka.log(T0).append(b"d")

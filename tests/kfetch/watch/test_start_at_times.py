@@ -26,7 +26,7 @@ LATEST = {"startingOffsetsByTimestampStrategy": "latest"}
 
 
 def at_ms(*deltas: int) -> str:
-    """Return the JSON of times for t-0, t-1, …; each in ms after the first record."""
+    """Returns the JSON of times for t-0, t-1, …; each in ms after the first record."""
     places = ",".join(f'"{p}":{FIRST_MS + delta}' for p, delta in enumerate(deltas))
     return f'{{"t":{{{places}}}}}'
 
@@ -221,7 +221,7 @@ def test_a_read_committed_query(kafka: LittleKafka) -> None:
 
 
 def lookup_of(kafka: LittleKafka) -> OffsetLookup:
-    """Return the look-ups of a batch read of t and u."""
+    """Returns the look-ups of a batch read of t and u."""
     servers = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t,u"}
     options = parse(servers, batch=True)
     return OffsetLookup(replace(options, lookups=replace(options.lookups, retries=0)))

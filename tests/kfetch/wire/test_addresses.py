@@ -44,7 +44,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch, *hosts: tuple[str, int]) -> None:
 
 
 def closed_port() -> int:
-    """Return a port of this machine on which nobody listens."""
+    """Returns a port of this machine on which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port

@@ -43,7 +43,7 @@ def connection(kafka: LittleKafka) -> Iterator[Connection]:
 
 
 def append_time(data: bytes) -> bytes:
-    """Return a batch of format 2 with the attribute that a broker sets."""
+    """Returns a batch of format 2 with the attribute that a broker sets."""
     changed = bytearray(data)
     changed[22] |= 0x08
     return bytes(changed)

@@ -46,10 +46,10 @@ def test_a_port_of_a_kafka_of_another_directory(listener: int, tmp_path: Path) -
         there.mkdir()
         began = psutil.Process(other.pid).create_time()
         node = NodeState(node_id=1, port=listener, controller_port=1, pid=other.pid, started=began)
-        save(there, State(cluster_id="abc", heap="1m", nodes=(node,)))
+        save(there, State(cluster_id="abc", nodes=(node,)))
         with pytest.raises(PortTaken, match=re.escape(told)):
             Cluster.start(tmp_path / "here", port=listener)
-        save(there, State(cluster_id="abc", heap="1m", nodes=(replace(node, pid=1),)))
+        save(there, State(cluster_id="abc", nodes=(replace(node, pid=1),)))
         with pytest.raises(PortTaken, match="another process uses it"):
             Cluster.start(tmp_path / "here", port=listener)
         other.communicate(b"\n")

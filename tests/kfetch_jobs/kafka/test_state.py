@@ -21,7 +21,6 @@ from kfetch_jobs.util import process
 
 STATE = State(
     cluster_id="abc",
-    heap="512m",
     properties={"a": "b"},
     nodes=(
         NodeState(node_id=1, port=101, controller_port=201, pid=7, started=1.5),

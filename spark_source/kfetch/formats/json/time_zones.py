@@ -16,7 +16,7 @@ from kfetch.formats.json.times import Zone, Zones, zone_of
 
 
 def zone_named(name: str, *, option: str) -> Zone:
-    """Return the zone of an option's text. Raises OptionError if there is none."""
+    """Returns the zone of an option's text. Raises OptionError if there is none."""
     if re.fullmatch(r"Etc/(UTC|GMT)", name):
         return 0
     zone = zone_of(name, Zones(0, find_zone))
@@ -30,7 +30,7 @@ def zone_named(name: str, *, option: str) -> Zone:
 
 
 def find_zone(name: str) -> tzinfo | None:
-    """Return the time zone of a region, None if there is none."""
+    """Returns the time zone of a region, None if there is none."""
     try:
         return zoneinfo.ZoneInfo(name)
     except (KeyError, ValueError, OSError):

@@ -64,19 +64,6 @@ def test_values_are_structs_of_the_reader() -> None:
     ] == [row["value"] for batch in batches for row in batch.to_pylist()]
 
 
-def test_keys_may_be_avro_and_values_flat() -> None:
-    """keyFormat works the same way, and valueFields=flat gives the fields as columns."""
-    key = {"keyFormat": "avro", "keySchema": _WRITER}
-    with LittleKafka(1) as kafka:
-        kafka.create("t", 1)
-        kafka.log(T0).append(_record(1, "a"), keys=[_record(9, "k")])
-        reader = query(kafka, **BOTH, **key, valueFields="flat", columns="key,value")
-        (batch,) = reader.read([part(kafka, T0, 0, 1)])
-
-    row = {"key": {"id": 9, "gone": "xx", "t": "k"}, "t": "a", "id": 1, "new": 7}
-    assert [row] == batch.to_pylist()
-
-
 def test_the_source_s_schema_has_the_reader_s_struct() -> None:
     """Spark sees the types of the reader's schema, and its copy of the schema changes nothing."""
     given = options(**BOTH)

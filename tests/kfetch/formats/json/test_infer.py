@@ -19,7 +19,7 @@ from tests.kfetch.formats.json import documents
 
 
 def objects(shortest_text: int) -> st.SearchStrategy[dict[str, Any]]:
-    """Return JSON objects, whose strings have at least so many characters."""
+    """Returns JSON objects, whose strings have at least so many characters."""
     values = st.recursive(
         st.none()
         | st.booleans()
@@ -36,7 +36,7 @@ def objects(shortest_text: int) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def inferred(*values: Any) -> str:
-    """Return the DDL of JSON values."""
+    """Returns the DDL of JSON values."""
     return fields_text(schema_of(merged(seen(json.dumps(value).encode()) for value in values)))
 
 
