@@ -293,7 +293,7 @@ def test_a_table_of_several_jobs(
     """Rows of another topic stay; once their job has written again, nothing of it is undone; and
     where another job reads the same topic, nothing is deleted."""
     text = APPEND.replace("event.id", "event.id, topic")
-    other = Shop(shop.directory, kafka, topic(2), shop.spark)
+    other = Shop(shop.directory, kafka, topic(2, retention_ms=-1), shop.spark)
     for one in (shop, other):
         one.produce(4, at_s=0)
     jobs = {"one": shop.topic, "two": other.topic, "three": shop.topic}
