@@ -22,8 +22,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 
-from kfetch.fetch.limits import BATCH_BYTES, PART_BYTES
-
+_BATCH_BYTES = 4 << 20
+"""Raw bytes that become one Arrow batch. Measured with the drain benchmark; see docs/decisions."""
+_PART_BYTES = 4 * _BATCH_BYTES
+"""Bytes of unpacked records and rows in one Arrow batch. Text shrinks to about a quarter."""
 # Each reader needs two segments, a batch that is being decoded, and the reply that it comes from.
 # With so many parts of the budget per reader all of that fits.
 _PARTS_PER_READER = 8
@@ -62,7 +64,7 @@ class Budget:
         self._changed = threading.Condition()
         # More decoders than processors would not be faster, and more than a part of the limit can
         # hold would wait for memory.
-        by_memory = max(_DECODERS_MIN, limit // (_PARTS_PER_READER * BATCH_BYTES))
+        by_memory = max(_DECODERS_MIN, limit // (_PARTS_PER_READER * _BATCH_BYTES))
         self._decoders_max = min(_processors(), by_memory)
         self._decoders_running = 0
         self._decoder_bytes = 0
@@ -108,12 +110,12 @@ class Budget:
     @property
     def batch_bytes(self) -> int:
         """Raw bytes for one Arrow batch; fewer if many readers share little memory."""
-        return self._fair_share(BATCH_BYTES)
+        return self._fair_share(_BATCH_BYTES)
 
     @property
     def part_bytes(self) -> int:
         """Bytes of unpacked records and rows for one Arrow batch."""
-        return self._fair_share(PART_BYTES)
+        return self._fair_share(_PART_BYTES)
 
     def _fair_share(self, most: int) -> int:
         with self._changed:
@@ -221,7 +223,7 @@ class Budget:
 
     def _must_wait(self, size: int, total: int) -> bool:
         """Whether a decoder needs so much that it waits until no other reader has as much."""
-        large = max(self._limit // _PARTS_PER_READER, 2 * BATCH_BYTES)
+        large = max(self._limit // _PARTS_PER_READER, 2 * _BATCH_BYTES)
         if total <= 2 * large or self._fits(size):
             return False
         return any(size > large for size in self._segments.values())
