@@ -5,6 +5,8 @@ process.py       starts a process and signals it, and never another one
 redact.py        output of processes without secrets
 mounts.py        the kind of file system of a path
 times.py         times for people
+disk_space.py    the free space of a file system, and when it is short: pure
+rotating_log.py  logs with a limit, which rotate while their writer lives
 cached_value.py  a slow value, computed once for many callers
 plural.py        a count with its noun
 """
