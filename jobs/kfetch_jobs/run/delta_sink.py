@@ -29,12 +29,12 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.run.dataframes import apply_transform, source_frames, user_mistakes
 from kfetch_jobs.run.dead_letter_frames import (
-    bad,
-    beside,
     check_no_registry,
+    dead_letters_among,
     good_records,
     places_of,
-    split,
+    rows_and_places,
+    split_rows_and_places,
 )
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
 from kfetch_jobs.run.letters_table import repeat_letters, write_letters
@@ -74,7 +74,7 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
             return _by_batch(job, frames["source"], _transforming(job, counts))
         check_no_registry(job)
         places = places_of(frames.values())
-        both = beside(result, places if _may_repeat(job) else bad(places))
+        both = rows_and_places(result, places if _may_repeat(job) else dead_letters_among(places))
         counts.reads = stream_leaves(both._jdf.queryExecution().analyzed())
         return _by_batch(job, both, _splitting(job, counts))
     if job.file.sink.mode == "merge":
@@ -188,12 +188,12 @@ def _transforming(job: Job, counts: DeadLetterCounts) -> Write:
 
 
 def _splitting(job: Job, counts: DeadLetterCounts) -> Write:
-    """Returns the writer of the micro-batches of ``beside``."""
+    """Returns the writer of the micro-batches of ``rows_and_places``."""
     put_letters = _letters_writer(job, counts, stateful=True)
 
     def write(batch: DataFrame, query: str, number: int) -> None:
         with _persisted(batch):
-            rows, places = split(batch)
+            rows, places = split_rows_and_places(batch)
             put_letters(places, query, number)
             _write_rows(job, rows, query, number)
 
