@@ -39,7 +39,7 @@ class Origin:
 
 
 def check_environment(job: Job) -> None:
-    """Raise ConfigError if the checkpoint's runs had another environment than the job has now."""
+    """Raises ConfigError if the checkpoint's runs had another environment than the job has now."""
     origin = _read(job)
     if origin is None or origin.environment == job.environment:
         return
@@ -60,7 +60,7 @@ def _described(environment: str | None) -> str:
 
 
 def check_cluster(job: Job, view: str, wait_s: float = WAIT_S) -> None:
-    """Raise ConfigError if a source's offsets in the checkpoint belong to another Kafka cluster.
+    """Raises ConfigError if a source's offsets in the checkpoint belong to another Kafka cluster.
 
     It asks the brokers, if there is a note: ``wait_s`` is the limit. Raises KfetchError if they do
     not answer.

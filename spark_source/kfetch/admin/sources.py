@@ -264,7 +264,7 @@ def _offset(positions: Mapping[TopicPartition, Position], tp: TopicPartition) ->
 
 
 def check_schemas(options: SourceOptions) -> None:
-    """Raise OptionError for mistakes in the schemas of options. It asks no registry. Needs pyspark.
+    """Raises OptionError for mistakes in schemas of options. Asks no registry. Needs pyspark.
 
     Columns whose schema is in a registry are not checked, and then no others either.
     """

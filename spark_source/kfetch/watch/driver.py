@@ -144,7 +144,7 @@ class Driver:
         return self._split_planning.splits(start, end)
 
     def _check_start_of_connector(self) -> None:
-        """Raise CheckpointError if batch 0, which Spark's connector planned, may start elsewhere.
+        """Raises CheckpointError if batch 0, which Spark's connector planned, may start elsewhere.
 
         The connector keeps the start in a file of the checkpoint that Spark does not show to Python
         sources. The log ends of now lie behind the batch, so its records would be lost.

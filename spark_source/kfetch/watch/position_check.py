@@ -225,7 +225,7 @@ class PositionCheck:
         return position.leader_epoch not in (leader.epoch, NO_EPOCH) and last[1] != position
 
     def _is_lost(self, position: ReadPosition, answer: LogAnswer) -> bool:
-        """Returns whether the log no longer has the position; raise or report the loss."""
+        """Returns whether the log no longer has the position. Raises or reports the loss."""
         loss = find_loss(position, answer)
         if loss is not None:
             self._report(position.tp, loss)

@@ -89,7 +89,7 @@ class SplitPlanning:
                 self._skipped[tp] = topic_id, _BEGINNING
 
     def _leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Leader]:
-        """Returns the leaders of the partitions that exist; wait for a running election.
+        """Returns the leaders of the partitions that exist. Waits for a running election.
 
         Raises BrokerError for a partition without a leader after the request timeout. A leader may
         resign afterwards. Then the tasks look for its successor.
