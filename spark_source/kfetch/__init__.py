@@ -2,7 +2,8 @@
 
 ``spark.readStream.format("kfetch")`` finds the source by itself (``pyspark_kfetch``). Importing
 this package loads no socket, no numba and no Spark; ``LagListener`` is imported when it is first
-asked for (PEP 562). Open ``source`` for the driver's half, ``worker`` for the executor's half.
+asked for (PEP 562). The driver's half begins in ``spark.source``, and the executor's half in
+``spark.worker``.
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ Other modules of kfetch may change without notice.
     checkpoint  a query's checkpoint on this machine; offset_log has the text of its files
     checkpoint_check, to_connector  compare it with Kafka; write it for Spark's connector
     agents      the agents of this machine and what they report
+    samples     a topic's newest records, and the schema of their JSON; registry_samples asks a
+                schema registry
+    explanations  the page of each error
     statistics  totals from the files in ``kfetch.statsDirectory``
     decoder     shows whether the record decoder is compiled, and compiles it
     bytecode    adds bytecode to Spark's ``pyspark.zip``
