@@ -62,7 +62,7 @@ def check(port: int) -> Answer:
 def examine(port: int) -> str:
     """Ask as ``kfetch doctor`` does, and return its line."""
     (finding,) = doctor.cluster("main", {"bootstrap.servers": f"{HOST}:{port}"})
-    assert finding.state is doctor.Grade.FAIL
+    assert finding.grade is doctor.Grade.FAIL
     return f"{finding.text}. {finding.advice}"
 
 

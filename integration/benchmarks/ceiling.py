@@ -21,7 +21,7 @@ from kfetch.spark.source import KfetchDataSource
 
 NAME = "ceiling"
 
-_BATCH_BYTES = 4 << 20  # raw, as in kfetch.fetch.limits
+_BATCH_BYTES = 4 << 20  # raw, as in kfetch.agent.budget
 _BATCHES = 16
 _OVERHEAD_BYTES = 10  # of a record in a record batch, beside its value
 

@@ -18,7 +18,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from kfetch.agent.inline import Query
+from kfetch.agent.inline import InlineQuery
 from kfetch.errors import AuthenticationFailed, BrokerError, ConnectionLost, WrongListener
 from kfetch.model import Broker, ClusterView, Leader, OffsetRange, Topic, TopicPartition
 from kfetch.offsets import Position
@@ -76,7 +76,7 @@ def count(kafka: LittleKafka) -> Iterator[Callable[[], int]]:
     }
     node = kafka.nodes[1].broker
     item = OffsetRange(tp=T0, topic_id=UUID(int=1), start=0, end=2, leader_epoch=0, leader=node)
-    with closing(Query("q", parsing.parse(settings))) as query:
+    with closing(InlineQuery("q", parsing.parse(settings))) as query:
         yield lambda: sum(batch.num_rows for batch in query.read([item]))
 
 

@@ -149,7 +149,7 @@ def interrupted_move(job: Job) -> Backup | None:
 
 
 def check_no_interrupted_move(job: Job) -> None:
-    """Raise ConfigError if a move was interrupted: another run would fail in the same way."""
+    """Raises ConfigError if a move was interrupted: another run would fail in the same way."""
     if move := interrupted_move(job):
         raise ConfigError(
             f"job {job.name}: {move.description} was interrupted, and its "

@@ -20,7 +20,7 @@ from kfetch_jobs.progress.reports import read_pulse
 
 
 def check_fresh_start(job: Job) -> None:
-    """Raise ConfigError if the job would start anew although it, or a former job, has run."""
+    """Raises ConfigError if the job would start anew although it, or a former job, has run."""
     if sentence := fresh_start_refusal(job):
         raise ConfigError(sentence)
 

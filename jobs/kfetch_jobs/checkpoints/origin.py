@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kfetch.admin.brokers import WAIT_S, cluster_id
+from kfetch.admin.brokers import cluster_id
 from kfetch_jobs.checkpoints.location import has_offsets, has_run, local_directory, note_path
 from kfetch_jobs.checkpoints.topic_history import TopicIds, checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
@@ -39,7 +39,7 @@ class Origin:
 
 
 def check_environment(job: Job) -> None:
-    """Raise ConfigError if the checkpoint's runs had another environment than the job has now."""
+    """Raises ConfigError if the checkpoint's runs had another environment than the job has now."""
     origin = _read(job)
     if origin is None or origin.environment == job.environment:
         return
@@ -59,25 +59,24 @@ def _described(environment: str | None) -> str:
     return "no environment" if environment is None else f"the environment {environment}"
 
 
-def check_cluster(job: Job, view: str, wait_s: float = WAIT_S) -> None:
-    """Raise ConfigError if a source's offsets in the checkpoint belong to another Kafka cluster.
+def check_cluster(job: Job, view: str) -> None:
+    """Raises ConfigError if a source's offsets in the checkpoint belong to another Kafka cluster.
 
-    It asks the brokers, if there is a note: ``wait_s`` is the limit. Raises KfetchError if they do
-    not answer.
+    It asks the brokers, if there is a note. Raises KfetchError if they do not answer.
     """
     origin = _read(job)
     if origin is not None and origin.clusters.get(view):
-        _compare(job, origin, {view: cluster_id(job.parsed_options(view), wait_s)})
+        _compare(job, origin, {view: cluster_id(job.parsed_options(view))})
 
 
-def cluster_ids(job: Job, wait_s: float = WAIT_S) -> dict[str, str]:
+def cluster_ids(job: Job) -> dict[str, str]:
     """Ask for the id of each source's Kafka cluster, by view. An id may be empty.
 
-    ``wait_s`` is the limit for each cluster. Raises KfetchError if no broker answers.
+    Raises KfetchError if no broker answers.
     """
     options = {view: job.parsed_options(view) for view in job.file.views()}
     by_servers = {one.bootstrap: one for one in options.values()}
-    ids = {servers: cluster_id(one, wait_s) for servers, one in by_servers.items()}
+    ids = {servers: cluster_id(one) for servers, one in by_servers.items()}
     return {view: ids[one.bootstrap] for view, one in options.items()}
 
 

@@ -19,7 +19,7 @@ def order_columns(job: Job) -> list[str]:
 
 
 def order_mistakes(job: Job) -> Iterator[str]:
-    """Yield a sentence if a merge relies on offsets, and keys may be in several partitions."""
+    """Yields a sentence if a merge relies on offsets, and keys may be in several partitions."""
     sink = job.file.sink
     if sink.mode == "merge" and not sink.latestBy and not _keys_in_one_partition(job):
         yield (

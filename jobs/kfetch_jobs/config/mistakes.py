@@ -20,7 +20,7 @@ log = logging.getLogger("kfetch_jobs.config")
 
 
 def unexpected_mistake(job: str, error: Exception) -> str:
-    """Returns the sentence for an exception that only a bug of kfetch can raise, and log its trace.
+    """Returns the sentence for an exception that only a bug of kfetch can raise. Logs its trace.
 
     The sentence has no words of the exception, because they may quote a secret.
     """

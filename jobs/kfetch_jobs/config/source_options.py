@@ -23,7 +23,7 @@ _VALID = {
 
 
 def option_mistakes(job: Job) -> Iterator[str]:
-    """Yield a sentence for each unusable option of each source."""
+    """Yields a sentence for each unusable option of each source."""
     for view, source in job.file.views().items():
         if source.cluster in job.clusters:
             options = job.source_options(view)
@@ -56,7 +56,7 @@ def _missing_places(options: Options) -> list[str]:
 
 
 def _option_errors(options: Options) -> Iterator[OptionError]:
-    """Yield the parser's errors. It stops at the first, so it gets the other options again.
+    """Yields the parser's errors. It stops at the first, so it gets the other options again.
 
     An error of an option that is left out already is only the consequence of that.
     """
@@ -80,7 +80,7 @@ def _option_errors(options: Options) -> Iterator[OptionError]:
 
 
 def _check(options: Options) -> None:
-    """Raise OptionError for options that no query can have, also for mistakes in schemas."""
+    """Raises OptionError for options that no query can have, also for mistakes in schemas."""
     parsed = parse_options(options)
     if parsed.typed_columns:
         from kfetch.admin.sources import check_schemas  # it imports pyspark

@@ -248,7 +248,7 @@ class _Filler:
             self._open.discard(node)
 
     def _check_size(self, size: int, most: int, unit: str, at: KeyPath) -> None:
-        """Raise ConfigError for a file that expands too far, with the line of the outermost key."""
+        """Raises ConfigError for a file that expands too far, with the outermost key's line."""
         if size > most:
             raise ConfigError(
                 f"{self._named(at[:1])}: with its aliases written out, the file has more than "

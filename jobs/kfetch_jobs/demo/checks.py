@@ -53,10 +53,10 @@ def _jars_cached() -> bool:
 def _findings() -> Iterator[str]:
     """Java, and the Python packages at the versions that kfetch names."""
     java = doctor.java()
-    if java.state is doctor.Grade.FAIL:
+    if java.grade is doctor.Grade.FAIL:
         yield f"{java.text}: {java.advice}"
     for package in doctor.installed_packages():
-        if package.state is doctor.Grade.FAIL:
+        if package.grade is doctor.Grade.FAIL:
             yield f"{package.subject} {package.text}: {package.advice}"
 
 

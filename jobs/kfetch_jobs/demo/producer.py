@@ -81,7 +81,7 @@ class Producer(threading.Thread):
             self.join(_TIMEOUT_S)
 
     def check(self) -> None:
-        """Raise DemoError if an error has ended the stream."""
+        """Raises DemoError if an error has ended the stream."""
         if self.failure is not None:
             raise DemoError(f"the producer failed: {self.failure}") from self.failure
 

@@ -53,7 +53,7 @@ class Worker:
         return find(launched.pid, launched.started, launched.start) if launched else None
 
     def check(self) -> None:
-        """Raise DemoError with the last error line, if the process has ended by itself."""
+        """Raises DemoError with the last error line, if the process has ended by itself."""
         if self._process is None:
             lines = self._log.read_text().splitlines() if self._log.exists() else []
             error = next((line for line in reversed(lines) if line.startswith("kfetch: ")), "")

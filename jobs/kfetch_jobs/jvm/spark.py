@@ -61,7 +61,7 @@ def session(
     code: Sequence[Path] = (),
     redacted: Callable[[str], str] = str,
 ) -> Iterator[SparkSession]:
-    """Yield a Spark session that ends with the block. ``settings`` override kfetch's settings.
+    """Yields a Spark session that ends with the block. ``settings`` override kfetch's settings.
 
     ``code`` lists the directories of the project's modules, for Spark's Python workers. ``log``
     gets the output of the workers and of the JVM; ``redacted`` removes secrets from it.
@@ -183,7 +183,7 @@ _LOCK = "lock"
 
 @contextmanager
 def temporary_directory(parent: Path) -> Iterator[Path]:
-    """Yield a new directory below ``parent``, and remove it at the end.
+    """Yields a new directory below ``parent``, and removes it at the end.
 
     Also removes what killed sessions have left there. Directories of living sessions stay. A
     session holds the file ``lock`` of its directory, and the kernel releases it when its process

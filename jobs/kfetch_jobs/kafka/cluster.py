@@ -50,10 +50,10 @@ class Cluster:
     a cluster that is not detached also die with this process. The data stays.
     """
 
-    def __init__(self, machine: ClusterContext, *, reused: bool = False) -> None:
-        self._context = machine
+    def __init__(self, context: ClusterContext, *, reused: bool = False) -> None:
+        self._context = context
         self.reused = reused
-        """whether it uses the data of an earlier cluster"""
+        """Whether it uses the data of an earlier cluster"""
 
     @classmethod
     def start(
@@ -98,9 +98,9 @@ class Cluster:
     @classmethod
     def attach(cls, directory: Path | str) -> Cluster:
         """Returns the cluster that another process has started. Its nodes outlive this process."""
-        machine = ClusterContext(Path(directory).absolute(), detached=True)
-        _ = machine.state  # raises when there is none
-        return cls(machine)
+        context = ClusterContext(Path(directory).absolute(), detached=True)
+        _ = context.state  # raises when there is none
+        return cls(context)
 
     def _refuse_running(self) -> None:
         status = self.status()

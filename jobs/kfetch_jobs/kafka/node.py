@@ -30,7 +30,7 @@ class ClusterContext:
         self.detached = detached
         self.tethers: dict[int, process.Tether] = {}
         self.log_starts: dict[int, int] = {}
-        """where the log of each node's present process starts, in bytes"""
+        """Where the log of each node's present process starts, in bytes"""
 
     @cached_property
     def java(self) -> list[str]:
@@ -54,10 +54,10 @@ class ClusterContext:
 class Node:
     """A broker of the cluster. Any thread may call any method."""
 
-    def __init__(self, machine: ClusterContext, node_id: int) -> None:
-        self._context = machine
+    def __init__(self, context: ClusterContext, node_id: int) -> None:
+        self._context = context
         self.node_id = node_id
-        self.directory = machine.directory / f"node-{node_id}"
+        self.directory = context.directory / f"node-{node_id}"
 
     def __repr__(self) -> str:
         return f"<Node {self.node_id} at {self.address}, pid {self.pid}>"

@@ -45,7 +45,7 @@ def is_free(port: int) -> bool:
 
 
 def check_free(node_id: int, *ports: int) -> None:
-    """Raise PortTaken for the first port that is not free."""
+    """Raises PortTaken for the first port that is not free."""
     for port in ports:
         if not is_free(port):
             raise PortTaken(f"node {node_id} needs port {port}, and {_port_owner(port)}")

@@ -29,9 +29,9 @@ class NodePorts:
 
     node_id: int
     port: int
-    """for clients and the other brokers"""
+    """For clients and the other brokers"""
     controller_port: int
-    """for KRaft; unused by a node that is a broker only"""
+    """For KRaft; unused by a node that is a broker only"""
 
 
 def controllers(nodes: Sequence[NodePorts]) -> Sequence[NodePorts]:

@@ -49,7 +49,7 @@ class Grade(StrEnum):
 class Finding:
     """One check: its subject, its result, and what the user can do."""
 
-    state: Grade
+    grade: Grade
     subject: str
     """What was checked."""
     text: str
@@ -59,7 +59,7 @@ class Finding:
     def to_json(self) -> dict[str, str]:
         """Returns the finding for scripts."""
         return {
-            "state": self.state,
+            "state": self.grade,
             "what": self.subject,
             "told": self.text,
             "advice": self.advice,

@@ -119,7 +119,7 @@ def report(job: Job, now: float) -> JobReport:
 
 
 def reports(project: Project, names: Iterable[str], now: float) -> Iterator[JobReport]:
-    """Returns reports on several jobs, read in parallel. A report has the error of its job."""
+    """Yields reports on several jobs, read in parallel. A report has the error of its job."""
 
     def one(name: str) -> JobReport:
         try:

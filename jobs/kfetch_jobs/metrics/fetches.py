@@ -108,20 +108,20 @@ class FetchMetrics:
         self._add_agent_samples(samples, job)
 
     def _add_agent_samples(self, samples: SampleSet, job: JobStatus) -> None:
-        found = [
+        statuses = [
             status
             for status in self._agents
             if job.query and any(query.stream == job.query for query in status.queries)
         ]
         for name, value in (
-            ("kfetch_job_agents", len(found)),
-            ("kfetch_job_agent_tasks", sum(status.workers for status in found)),
-            ("kfetch_job_agent_memory_used_bytes", sum(status.memory_used for status in found)),
-            ("kfetch_job_agent_memory_peak_bytes", sum(status.memory_peak for status in found)),
-            ("kfetch_job_agent_memory_limit_bytes", sum(status.memory_limit for status in found)),
+            ("kfetch_job_agents", len(statuses)),
+            ("kfetch_job_agent_tasks", sum(one.workers for one in statuses)),
+            ("kfetch_job_agent_memory_used_bytes", sum(one.memory_used for one in statuses)),
+            ("kfetch_job_agent_memory_peak_bytes", sum(one.memory_peak for one in statuses)),
+            ("kfetch_job_agent_memory_limit_bytes", sum(one.memory_limit for one in statuses)),
         ):
             samples.put(name, value, job_name=job.name)
-        _add_session_samples(samples, job, found)
+        _add_session_samples(samples, job, statuses)
 
 
 def _add_session_samples(samples: SampleSet, job: JobStatus, statuses: Sequence[Status]) -> None:

@@ -131,7 +131,7 @@ def _replay(
 
 
 def _check_readable(job: Job, plan: MovePlan) -> None:
-    """Raise JobsError if Kafka may not keep the records that come again until a run reads them.
+    """Raises JobsError if Kafka may not keep the records that come again until a run reads them.
 
     Retention moves log starts between the plan and the deletion of rows, too. A log that has lost
     records before may lose more. So a replay stays away from its start by a margin, and half of it
@@ -155,7 +155,7 @@ def _check_readable(job: Job, plan: MovePlan) -> None:
 def _check_any_rows(
     job: Job, plan: MovePlan, counts: Mapping[str, int], rows: AppendedRows
 ) -> None:
-    """Raise JobsError if the table has rows, but none of these offsets: they might come twice."""
+    """Raises JobsError if the table has rows, but none of these offsets: they might come twice."""
     target = str(job.target)
     if plan.again and target in counts and not any(counts.values()) and rows.has_rows(target):
         raise JobsError(
@@ -167,7 +167,7 @@ def _check_any_rows(
 
 
 def _check_row_counts(job: Job, plan: MovePlan, counts: Mapping[str, int]) -> None:
-    """Raise JobsError if a table has more rows than offsets.
+    """Raises JobsError if a table has more rows than offsets.
 
     The transform may make several of each record, or the rows are of a topic that nobody noted.
     """
@@ -196,7 +196,7 @@ def _add_batch(plan: MovePlan, backup: Backup, deleted: dict[str, int]) -> MoveR
 
 
 def _check_pending(job: Job, plan: MovePlan, give_up_batch: bool) -> None:
-    """Raise ConfigError for a batch without its commit: the table may have its rows already."""
+    """Raises ConfigError for a batch without its commit: the table may have its rows already."""
     if plan.checkpoint.pending and plan.tables and not give_up_batch:
         assert plan.checkpoint.planned is not None
         raise ConfigError(

@@ -149,7 +149,7 @@ def plan_move(
 def _check_no_earlier_topic(
     job: Job, checkpoint: Checkpoint, topics: AbstractSet[str], present: Mapping[str, str]
 ) -> None:
-    """Raise JobsError if the job has read one of the topics under another id than ``present``.
+    """Raises JobsError if the job has read one of the topics under another id than ``present``.
 
     A row's offset says nothing about the topic's id. Rows of an earlier topic can't come again.
     """

@@ -34,7 +34,7 @@ def topics_of(offsets: Iterable[Offsets | None]) -> set[str]:
 
 
 def check_topics_distinct(job: Job, topics: set[str], others: Sequence[Job]) -> None:
-    """Raise JobsError if another job's rows may be of the same topic."""
+    """Raises JobsError if another job's rows may be of the same topic."""
     for other in others:
         planned = _checkpoint(job, other).planned
         if both := sorted(topics & topics_of(planned.sources if planned else ())):
@@ -46,7 +46,7 @@ def check_topics_distinct(job: Job, topics: set[str], others: Sequence[Job]) -> 
 
 
 def check_no_writes_since(job: Job, backup: Backup, others: Sequence[Job]) -> None:
-    """Raise JobsError if another job may have written to a table since the backup."""
+    """Raises JobsError if another job may have written to a table since the backup."""
     names = {table.name for table in backup.tables}
     # After an interrupted move, the job may not run.
     go_on = "let the job go on as it is, or " if backup.stage is Stage.DONE else ""

@@ -65,7 +65,7 @@ class AppendedRows:
         ]
 
     def delete(self, ranges: Sequence[OffsetRange], name: str) -> int:
-        """Delete the rows of these offsets from a table. Return how many it deleted."""
+        """Delete the rows of these offsets from a table. Returns how many it deleted."""
         offsets = self._range_rows(ranges).alias("r")
         merge = self._tables[name].alias("t").merge(offsets, _matches(self._columns(name)))
         return int(merge.whenMatchedDelete().execute().collect()[0]["num_deleted_rows"])
@@ -113,7 +113,7 @@ class AppendedRows:
 
 @contextmanager
 def open_rows(job: Job, by_topic: bool) -> Iterator[AppendedRows]:
-    """Yield the job's tables, in a Spark session with its settings.
+    """Yields the job's tables, in a Spark session with its settings.
 
     Raises JobsError for errors of Delta.
     """

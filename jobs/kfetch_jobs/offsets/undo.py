@@ -32,7 +32,7 @@ class UndoPlan:
     now: Checkpoint
 
     def positions(self) -> Iterator[tuple[TopicPartition, int | None, int]]:
-        """Yield each partition with its present offset and its offset afterwards."""
+        """Yields each partition with its present offset and its offset afterwards."""
         for number in range(self.before.sources):
             here, there = self.now.start(number), self.before.start(number)
             for tp, position in sorted(there.positions.items()) if there else ():

@@ -69,15 +69,15 @@ def parse_unreachable(document: Any) -> list[Unreachable]:
 
 def parse_backlog(document: Any) -> Backlog:
     """Returns the backlog of a driver's report."""
-    told = document["backlog"]
-    since = told["behind_since"]
+    backlog = document["backlog"]
+    since = backlog["behind_since"]
     return Backlog(
         at=float(document["at"]),
-        behind=int(told["behind"]),
+        behind=int(backlog["behind"]),
         behind_since=None if since is None else float(since),
-        planned=int(told["planned"]),
-        planned_at=float(told["planned_at"]),
-        end=int(told["end"]),
+        planned=int(backlog["planned"]),
+        planned_at=float(backlog["planned_at"]),
+        end=int(backlog["end"]),
     )
 
 

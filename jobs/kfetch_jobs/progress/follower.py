@@ -93,7 +93,7 @@ class Follower:
 
 
 def _lines(path: Path, cursor: _Cursor, bytes_max: int) -> list[str]:
-    """Returns whole lines from the cursor on, and move it behind them.
+    """Returns whole lines from the cursor on, and moves it behind them.
 
     Returns no lines if the path is now another file.
     """

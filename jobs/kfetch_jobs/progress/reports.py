@@ -160,7 +160,7 @@ def _read(
     try:
         with path.open("rb") as file:
             document = json.loads(file.read(_BYTES_MAX))
-        told = since_s is None or document["at"] >= since_s
-        return parse(document) if told else None
+        is_current = since_s is None or document["at"] >= since_s
+        return parse(document) if is_current else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None

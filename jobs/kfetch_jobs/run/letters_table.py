@@ -52,7 +52,7 @@ def repeat_letters(
     table = existing_table(spark, job.dead_letters)
     if has_batch(existing_table(spark, job.target), query, number):
         if stateful:
-            _check_same(job, table, places, number)
+            _check_same(table, places, number)
         log.info("micro-batch %d is in %s already, so its letters stay", number, job.target)
         return _report(job, dead_letters_among(places), number)
     if table is None or not has_batch(table, query, number):
@@ -82,7 +82,7 @@ def _replace(table: DeltaTable, places: DataFrame) -> None:
     merging.whenNotMatchedInsert("s.error IS NOT NULL", values).execute()
 
 
-def _check_same(job: Job, table: DeltaTable | None, places: DataFrame, number: int) -> None:
+def _check_same(table: DeltaTable | None, places: DataFrame, number: int) -> None:
     """Raises ConfigError if the table has other letters of these records than they have now."""
     from pyspark.sql import functions as f
 

@@ -127,7 +127,7 @@ def _wait_for(condition: Callable[[], bool], timeout_s: float, otherwise: str) -
 
 
 def shut_down(project: Project, store: Store, *, timeout_s: float, now: bool = False) -> int:
-    """End the supervisor and every job, with all their processes. Return how many jobs ran.
+    """End the supervisor and every job, with all their processes. Returns how many jobs ran.
 
     With ``now``, the running micro-batches are cut off. Raises SupervisorError after ``timeout_s``
     seconds.

@@ -132,7 +132,7 @@ class Store:
             db.executemany("DELETE FROM jobs WHERE name = ?", [(name,) for name in names])
 
     def begin(self, job: str, state: JobState, now: float) -> int:
-        """Record a run and the job's state before the process starts. Return the run's id."""
+        """Record a run and the job's state before the process starts. Returns the run's id."""
         with self._transaction() as db:
             _put(db, {job: state})
             added = db.execute("INSERT INTO runs (job, started_s) VALUES (?, ?)", (job, now))

@@ -119,7 +119,7 @@ class Supervisor:
                 self._jobs[job.name] = SupervisedJob(job, rules, before)
         for run in self._store.open_runs():
             if run.job in self._jobs:
-                self._recover(run, self._jobs[run.job], now)
+                self._recover(run, self._jobs[run.job])
             elif run.job not in mistaken:
                 self._killer.add_unwanted(run)
         self._killer.end_unwanted(self._jobs, now, GONE_WITHIN_S)
@@ -149,7 +149,7 @@ class Supervisor:
         names = ": " + ", ".join(self._jobs) if self._jobs else ""
         log.info("supervising %s%s", counted(len(self._jobs), "job"), names)
 
-    def _recover(self, run: Run, supervised: SupervisedJob, now: float) -> None:
+    def _recover(self, run: Run, supervised: SupervisedJob) -> None:
         """Adopt the process of a run without an end. It may have ended meanwhile."""
         if supervised.run is not None:  # the job has a newer run
             self._killer.add_unwanted(run)
@@ -267,7 +267,7 @@ class Supervisor:
         self._jobs[job.name] = SupervisedJob(job, rules, state)
         for run in self._store.open_runs():
             if run.job == job.name:
-                self._recover(run, self._jobs[job.name], now)
+                self._recover(run, self._jobs[job.name])
 
     def _check(self, supervised: SupervisedJob, now: float) -> None:
         if supervised.process is not None and not supervised.process.alive:

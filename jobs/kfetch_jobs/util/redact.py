@@ -41,7 +41,7 @@ class LineRedactor:
         self._too_long = False
 
     def add(self, text: str) -> str:
-        """Add a piece. Return the redacted lines that are whole now."""
+        """Add a piece. Returns the redacted lines that are whole now."""
         whole, newline, rest = text.rpartition("\n")
         lines = self._redact(whole + newline) if newline else ""
         if not self._too_long:
@@ -134,7 +134,7 @@ def _print_redacted(
 
 @contextmanager
 def redacted_log(path: Path, redacted: Redact, bytes_max: int = LOG_BYTES_MAX) -> Iterator[int]:
-    """Yield a file descriptor for this process and its children; a file gets its redacted lines.
+    """Yields a file descriptor for this process and its children; a file gets its redacted lines.
 
     A file of more than ``bytes_max`` bytes is rotated, and one older file stays.
     A thread copies the lines until the last process has closed the descriptor. After the block,

@@ -38,7 +38,7 @@ def doctor(
             typer.echo(_line(finding))
     if as_json:
         typer.echo(json.dumps([finding.to_json() for finding in findings]))
-    raise typer.Exit(1 if any(finding.state is Grade.FAIL for finding in findings) else 0)
+    raise typer.Exit(1 if any(finding.grade is Grade.FAIL for finding in findings) else 0)
 
 
 def _findings(path: Path | None, environment: str | None) -> Iterator[Finding]:
@@ -70,5 +70,5 @@ def _project(path: Path | None, environment: str | None) -> tuple[Project | None
 
 
 def _line(finding: Finding) -> str:
-    line = f"{finding.state:<5} {finding.subject}: {finding.text}"
+    line = f"{finding.grade:<5} {finding.subject}: {finding.text}"
     return f"{line}; {finding.advice}" if finding.advice else line

@@ -293,11 +293,13 @@ def _show(plan: MovePlan, all_partitions: bool) -> None:
 
 
 def show_rest(left_out: int) -> None:
+    """Print how many partitions a list leaves out, if there are any."""
     if left_out > 0:
         typer.echo(f"  and {left_out:,} more: --partitions shows all")
 
 
 def show_others(others: Sequence[Job]) -> None:
+    """Print the names of other jobs that write to the same tables."""
     for other in others:
         typer.echo(f"job {other.name} writes to the same table: it must not run meanwhile")
 

@@ -60,7 +60,7 @@ class Address:
 
 
 def check_tokens(logins: Logins) -> None:
-    """Raise ConfigError for a token for metrics that is too short, or not needed, or no secret."""
+    """Raises ConfigError for a token for metrics that is too short, or not needed, or no secret."""
     if not logins.metrics_token:
         return
     _check_token(METRICS_TOKEN_VARIABLE, logins.metrics_token)

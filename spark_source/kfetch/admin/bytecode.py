@@ -36,7 +36,7 @@ def pyspark_archive() -> Path:
 
 
 def add_bytecode(archive: Path) -> int:
-    """Compile the archive's sources with this Python. Return the number of compiled modules.
+    """Compile the archive's sources with this Python. Returns the number of compiled modules.
 
     A new file replaces the archive. The old file does not change, because package managers may
     share it with other environments, and running processes read it. Raises ArchiveError if the

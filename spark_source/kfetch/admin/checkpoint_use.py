@@ -62,7 +62,7 @@ def _opened(lock: Path) -> TextIO:
 
 
 def check_at_rest(checkpoint: Checkpoint, now_s: float | None = None) -> None:
-    """Raise CheckpointInUse if a query may run. ``now_s``: seconds since 1970; None for now."""
+    """Raises CheckpointInUse if a query may run. ``now_s``: seconds since 1970; None for now."""
     path = checkpoint.path
     pid = _agent(checkpoint.query)
     if pid is not None:

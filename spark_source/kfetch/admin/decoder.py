@@ -33,7 +33,7 @@ def state() -> DecoderState:
 
 
 def warm() -> str:
-    """Load the decoder, and compile it if the cache lacks it. Return a sentence for the user.
+    """Load the decoder, and compile it if the cache lacks it. Returns a sentence for the user.
 
     The sentence has the duration and the cache directory. The environment variable KFETCH_CACHE
     names another cache directory.

@@ -180,8 +180,8 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
     led = [tp for tp in subscribed if view.leader(tp) is not None]
     starts, ends = log.log_starts(led), log.log_ends(led)
     losses: list[DataLoss] = []
-    known = _known(view, subscribed, starts, ends)
-    check = PositionCheck(log, known, fail=False, on_loss=losses.append)
+    state = _watch_state(view, subscribed, starts, ends)
+    check = PositionCheck(log, state, fail=False, on_loss=losses.append)
     if planned is not None:
         ends = check.valid_log_ends(ends, check.valid_offsets(planned))
     valid = check.valid_offsets(start)
@@ -220,7 +220,7 @@ def _missing(log: OffsetLookup, view: ClusterView) -> str:
     return ""
 
 
-def _known(
+def _watch_state(
     view: ClusterView,
     subscribed: Collection[TopicPartition],
     starts: Mapping[TopicPartition, Position],
@@ -264,7 +264,7 @@ def _offset(positions: Mapping[TopicPartition, Position], tp: TopicPartition) ->
 
 
 def check_schemas(options: SourceOptions) -> None:
-    """Raise OptionError for mistakes in the schemas of options. It asks no registry. Needs pyspark.
+    """Raises OptionError for mistakes in schemas of options. Asks no registry. Needs pyspark.
 
     Columns whose schema is in a registry are not checked, and then no others either.
     """

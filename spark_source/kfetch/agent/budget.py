@@ -373,7 +373,7 @@ class Reservation:
         self._size = size
 
     def share(self, count: int) -> None:
-        """Returns the memory after ``count`` releases; with 0, at once."""
+        """Give the memory back after ``count`` releases; with 0, at once."""
         with self._lock:
             self._releases_left = count
         if count == 0:

@@ -61,7 +61,7 @@ class DecodingMemory(Memory):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Returns all memory, and let the next decoder run."""
+        """Give all memory back, and let the next decoder run."""
         size, self._size = self._size, 0
         if self._budget.needs_free_pages:
             return_freed_memory()

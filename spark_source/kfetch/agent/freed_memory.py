@@ -1,4 +1,4 @@
-"""Returns freed memory to the system: while the agent is short of it, and when no task reads.
+"""Gives freed memory back to the system: while the agent is short of it, and when no task reads.
 
 With a large budget, Arrow's allocator keeps the pages of freed replies and batches for a second
 (``launch``), because fresh pages are a third of the agent's time. The codecs allocate their windows
@@ -21,9 +21,9 @@ _next_at = 0.0
 
 
 def return_freed_memory(*, is_idle: bool = False) -> None:
-    """Returns the free pages of both allocators, about ten times a second at most.
+    """Give back the free pages of both allocators, about ten times a second at most.
 
-    ``is_idle``: whether nobody reads now. Then it returns them at once.
+    ``is_idle``: whether nobody reads now. Then it gives them back at once.
     """
     global _next_at
     now = time.monotonic()

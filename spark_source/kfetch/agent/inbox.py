@@ -1,4 +1,4 @@
-"""A task's inbox: the ArrivalSource of a task whose ranges the agent's threads read."""
+"""A task's inbox: the ArrivalSource of a task whose ranges are read by SharedBrokers."""
 
 from __future__ import annotations
 

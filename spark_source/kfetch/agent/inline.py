@@ -33,7 +33,7 @@ QUERIES_MAX = 4
 _NO_LIMIT = sys.maxsize
 """Of a worker's memory: its one task holds a reply of each broker and one Arrow batch."""
 
-_queries: OrderedDict[str, Query] = OrderedDict()
+_queries: OrderedDict[str, InlineQuery] = OrderedDict()
 
 
 @atexit.register
@@ -45,11 +45,11 @@ def close_all() -> None:
 
 def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yields the records of a split, in order within each partition. Raises KfetchError."""
-    query = _queries.pop(split.query, None) or Query(split.query, options)
+    query = _queries.pop(split.query, None) or InlineQuery(split.query, options)
     if query.options.network.security != options.network.security:
         # Its sessions have the rights of one user.
         query.close()
-        query = Query(split.query, options)
+        query = InlineQuery(split.query, options)
     _queries[split.query] = query
     while len(_queries) > QUERIES_MAX:
         _queries.popitem(last=False)[1].close()
@@ -58,11 +58,11 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
 def read_once(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yields the records of a split as ``read`` does, and closes the sessions behind it."""
-    with closing(Query(split.query, options)) as query:
+    with closing(InlineQuery(split.query, options)) as query:
         yield from query.read(split.ranges)
 
 
-class Query(SharedQuery):
+class InlineQuery(SharedQuery):
     """A query of this process. Its one task fetches from each broker in turn."""
 
     def __init__(self, name: str, options: SourceOptions) -> None:

@@ -73,7 +73,7 @@ class ReplyMemory:
         ]
 
     def release(self) -> None:
-        """Returns the memory, because no reply comes."""
+        """Give the memory back, because no reply comes."""
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
             reservation.release()

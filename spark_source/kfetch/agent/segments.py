@@ -58,7 +58,7 @@ class Segment:
         return size
 
     def erase(self) -> None:
-        """Returns the memory to the system, although the worker may map it. The bytes become 0."""
+        """Give the memory back to the system. The worker may map it still: its bytes become 0."""
         with contextlib.suppress(OSError):  # a sandbox without it: the last unmapping returns it
             self.memory.madvise(mmap.MADV_REMOVE)
 

@@ -29,7 +29,7 @@ class RecordsArrived:
     next_offset: int
     """Position behind ``records``."""
     release: Callable[[], None] = _release_nothing
-    """Returns the memory of ``records`` to the budget. Further calls do nothing."""
+    """Gives the memory of ``records`` back to the budget. Further calls do nothing."""
 
     @property
     def advanced(self) -> bool:
@@ -83,7 +83,7 @@ Arrival = RecordsArrived | PartitionFailed | BrokerFailed | RangeHandedOn
 
 
 def release(arrivals: Iterable[Arrival]) -> None:
-    """Returns the memory of arrivals that nobody will decode, or that are decoded."""
+    """Give back the memory of arrivals that nobody will decode, or that are decoded."""
     for arrival in arrivals:
         if isinstance(arrival, RecordsArrived):
             arrival.release()

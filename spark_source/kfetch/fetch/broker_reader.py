@@ -213,7 +213,7 @@ class BrokerReader:
         return size >= self.fetcher.reply_bytes_max
 
     def _overdue(self, accepted: AcceptedReply) -> Iterable[Arrival]:
-        """Yield the ranges that are to leave a follower. Let ranges at their leader ask again."""
+        """Yields the ranges that are to leave a follower. Lets ranges at their leader ask again."""
         now = time.monotonic()
         if now < self._checked_at + _CHECK_S:
             return

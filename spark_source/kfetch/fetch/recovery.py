@@ -189,7 +189,7 @@ def _end_if_lost(progress: RangeProgress, answer: LogAnswer, *, fail: bool) -> b
 
 
 def _is_lost(progress: RangeProgress, answer: LogAnswer, *, fail: bool) -> bool:
-    """Returns whether the log no longer has the position; raise the loss, or log it."""
+    """Returns whether the log no longer has the position. Raises the loss, or logs it."""
     loss = find_loss(_position(progress, answer), answer)
     if loss is None:
         return False

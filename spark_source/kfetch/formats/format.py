@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kfetch.options.formats import TypedColumn
 
 if TYPE_CHECKING:
-    from kfetch.formats.columns.decoded import ValueDecoder
+    from kfetch.formats.columns.decoded import FormatLoop, ValueDecoder
     from kfetch.formats.columns.types import ValueType
     from kfetch.formats.registry.schemas import Schema, SchemaSource
 
@@ -45,7 +45,7 @@ class Format(Generic[C]):
         """Returns the struct of a column. Raises OptionError or NotBuilt."""
         raise NotImplementedError
 
-    def decoder(self, column: C, loop: Callable[..., int]) -> ValueDecoder:
+    def decoder(self, column: C, loop: FormatLoop) -> ValueDecoder:
         """Returns the decoder of a column. ``loop``: the compiled function (``loading.load``)."""
         raise NotImplementedError
 

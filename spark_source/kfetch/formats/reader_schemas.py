@@ -53,7 +53,7 @@ def needs_schema(typed: TypedColumn) -> bool:
 
 
 def _candidates(typed: TypedColumn, column: RegistryColumn) -> Iterator[TypedColumn]:
-    """Yield the column with the schema of each version, the newest one first.
+    """Yields the column with the schema of each version, the newest one first.
 
     Older versions that can't be used are left out.
     """

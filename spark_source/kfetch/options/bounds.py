@@ -170,7 +170,7 @@ def ending_bound(read: OptionReader) -> Bound:
 
 
 def check_order(starting: Bound, ending: Bound) -> None:
-    """Raise OptionError if a batch read's bounds name other partitions, or are in wrong order.
+    """Raises OptionError if a batch read's bounds name other partitions, or are in wrong order.
 
     Only bounds of the same kind can be compared before a look-up.
     """
@@ -308,7 +308,7 @@ def _time(value: object) -> Place | None:
 
 
 def _refuse(bound: Bound, code: int, everywhere: str, somewhere: str) -> None:
-    """Raise OptionError if a bound has a place that a batch read can't have.
+    """Raises OptionError if a bound has a place that a batch read can't have.
 
     ``everywhere`` and ``somewhere``: what the connector calls the place.
     """

@@ -192,7 +192,7 @@ def checked(
 
 
 def check_same(option: Sequence[Column], schema: Sequence[Column]) -> None:
-    """Raise OptionError unless the option ``columns`` and the schema say the same."""
+    """Raises OptionError unless the option ``columns`` and the schema say the same."""
     if option and tuple(option) != tuple(schema):
         raise _problem(
             f"option columns ({_listed(option)}) and the schema ({_listed(schema)}) differ",
@@ -251,7 +251,7 @@ def _normal(of_type: str = "") -> str:
 
 
 def _entries(text: str) -> Iterator[str]:
-    """Yield the parts between commas that lie outside brackets."""
+    """Yields the parts between commas that lie outside brackets."""
     depth, start = 0, 0
     for at, letter in enumerate(text):
         depth += (letter in "<(") - (letter in ">)")

@@ -196,7 +196,7 @@ _RETRIEVERS = {"DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtR
 
 
 def _check_classes(read: OptionReader) -> None:
-    """Raise NotBuilt for a class of Java whose work kfetch does not know."""
+    """Raises NotBuilt for a class of Java whose work kfetch does not know."""
     for option, known in ((_HANDLER, _HANDLERS), (_RETRIEVER, _RETRIEVERS)):
         name = read.text(option).rpartition(".")[2]
         # With a provider, the function does the work of the class.

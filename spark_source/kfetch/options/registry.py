@@ -97,7 +97,7 @@ def registry_column(
 
 
 def check_used(read: OptionReader, *, has_registry: bool) -> None:
-    """Raise OptionError for an option of registries that is unknown, or without a registry."""
+    """Raises OptionError for an option of registries that is unknown, or without a registry."""
     known = {PREFIX + name.removeprefix("kafka.").lower() for name in TLS_OPTIONS}
     for name in (*read.names(PREFIX), *read.names(_TIMEOUT)):
         if name.startswith(_TLS) and name not in known:
@@ -158,7 +158,7 @@ def _registry(option: str, text: str, read: OptionReader) -> RegistryOptions:
 
 
 def _check_log_in(user_info: Secret | None, token: Secret | None) -> None:
-    """Raise OptionError for credentials that can't be right. It does not show them."""
+    """Raises OptionError for credentials that can't be right. It does not show them."""
     if user_info and token:
         raise OptionError(
             f"options {_USER_INFO} and {_TOKEN} are both set",

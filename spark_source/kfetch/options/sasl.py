@@ -185,7 +185,7 @@ _HANDLER_OPTIONS = (
 
 
 def _check_handlers(read: OptionReader, mechanism: str) -> None:
-    """Raise NotBuilt for a handler of Java that would bring secrets from somewhere else."""
+    """Raises NotBuilt for a handler of Java that would bring secrets from somewhere else."""
     for option in _HANDLER_OPTIONS:
         name = read.text(option).rpartition(".")[2]
         if not name or (mechanism == "OAUTHBEARER" and option == _HANDLER_OPTIONS[1]):

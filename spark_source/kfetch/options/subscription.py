@@ -156,6 +156,7 @@ def subscription(read: OptionReader) -> Subscription:
 
 
 def json_object(option: str, text: str, example: str) -> dict[str, Any]:
+    """Returns the JSON object of an option's text. Raises OptionError for any other text."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -166,4 +167,5 @@ def json_object(option: str, text: str, example: str) -> dict[str, Any]:
 
 
 def malformed(option: str, text: str, example: str) -> OptionError:
+    """Returns the error for a text that is not like the example, in the connector's words."""
     return OptionError(f"option {option}: Expected e.g. {example}, got {text}", option=option)

@@ -16,7 +16,7 @@ _HTTP = re.compile(
 
 
 def check_url(url: str, option: str, *, credentials: str, schemes: str = "http or https") -> None:
-    """Raise OptionError for a URL that is not of http or https, or that holds a user.
+    """Raises OptionError for a URL that is not of http or https, or that holds a user.
 
     ``credentials``: the options that hold user and password. ``schemes``: the words for errors.
     """

@@ -125,7 +125,7 @@ def _is_pushdown_process() -> bool:
 
 
 def conditions(filters: Iterable[spark.Filter]) -> Iterator[Condition]:
-    """Yield the conditions of Spark's filters, without those that can't narrow anything."""
+    """Yields the conditions of Spark's filters, without those that can't narrow anything."""
     for item in filters:
         negated = isinstance(item, spark.Not)
         inner: Any = item.child if isinstance(item, spark.Not) else item

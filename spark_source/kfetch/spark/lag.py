@@ -127,13 +127,8 @@ class LagHistory:
         )
 
 
-def lags(progress: Mapping[str, Any]) -> list[Lag]:
-    """Returns the lag in offsets of each Kafka source. Without a history it has no seconds."""
-    return LagHistory().lags(progress)
-
-
 def _sources(progress: Mapping[str, Any]) -> Iterator[tuple[int, Offsets, Offsets]]:
-    """Returns the index, end offset and latest offset of each Kafka source."""
+    """Yields the index, end offset and latest offset of each Kafka source."""
     for index, source in enumerate(progress["sources"]):
         end, latest = _parsed(source.get("endOffset")), _parsed(source.get("latestOffset"))
         if end is not None and latest is not None:

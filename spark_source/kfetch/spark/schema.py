@@ -189,7 +189,7 @@ def _shape(field: StructField) -> tuple[str, DataType, bool]:
 
 
 def _check_formats(options: SourceOptions, columns: Iterable[Column]) -> None:
-    """Raise OptionError unless the query reads the columns that have a format."""
+    """Raises OptionError unless the query reads the columns that have a format."""
     by_name = {column.name: column for column in columns}
     for typed in options.typed_columns:
         read = by_name.get(typed.column)
@@ -209,7 +209,7 @@ def _check_formats(options: SourceOptions, columns: Iterable[Column]) -> None:
 
 
 def _check_names(name: str, struct: StructType, columns: Iterable[str]) -> None:
-    """Raise OptionError for a field with the name of another one, or of another column.
+    """Raises OptionError for a field with the name of another one, or of another column.
 
     Case does not matter to Spark, unless spark.sql.caseSensitive is set, which a source can't see.
 

@@ -84,11 +84,11 @@ class KfetchDataSource(DataSource):
         return batch_reader(with_schema(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Raise NotBuilt: kfetch does not write."""
+        """Raises NotBuilt: kfetch does not write."""
         raise NotBuilt(_READS_ONLY)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Raise NotBuilt: kfetch does not write."""
+        """Raises NotBuilt: kfetch does not write."""
         raise NotBuilt(_READS_ONLY)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -220,7 +220,7 @@ def _parsed(options: Mapping[str, str]) -> tuple[SourceOptions, OptionError | No
 
 
 def _check_sql(options: Mapping[str, str]) -> None:
-    """Raise OptionError for CREATE TABLE, and for a read of such a table.
+    """Raises OptionError for CREATE TABLE, and for a read of such a table.
 
     Spark 4.2 stores no options of a table of a Python source, and reads it without any. While it
     creates a table, it passes its own properties beside the options.

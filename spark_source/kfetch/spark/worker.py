@@ -34,7 +34,7 @@ def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
 
 def read_once(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a batch read's split, as ``read`` returns them.
+    """Yields the records of a batch read's split, as ``read`` returns them.
 
     No later micro-batch needs the sessions, so this worker closes its own ones afterwards. An agent
     closes them after its lease. A loss gets the advice for batches.

@@ -29,11 +29,11 @@ class AvailableNowEnds:
         log_ends: Mapping[TopicPartition, Position],
         topic_ids: Mapping[str, UUID],
         lookup: OffsetLookup,
-        known: WatchState,
+        state: WatchState,
     ) -> None:
         self._ends = Offsets(positions=log_ends, topic_ids=topic_ids)
-        self._known = known
-        self._check = PositionCheck(lookup, known, fail=True)
+        self._state = state
+        self._check = PositionCheck(lookup, state, fail=True)
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
         """Returns the ends of these partitions, without partitions that are new since.
@@ -41,7 +41,7 @@ class AvailableNowEnds:
         Raises PartitionGone, TopicRecreated, LogTruncated or OffsetBeyondLog for a lost end.
         """
         ends = self._ends.restricted_to(partitions)
-        gone = sorted(str(tp) for tp in ends.positions if not self._known.exists(tp))
+        gone = sorted(str(tp) for tp in ends.positions if not self._state.exists(tp))
         if gone:
             raise PartitionGone(f"{', '.join(gone)}: {_LOST} them; {_ADVICE}", partitions=gone)
         self._check_epochs(ends)
@@ -61,11 +61,11 @@ class AvailableNowEnds:
             raise _lost(loss) from None
 
     def _has_new_leader(self, tp: TopicPartition, end: Position) -> bool:
-        leader = self._known.leader(tp)
+        leader = self._state.leader(tp)
         return leader is not None and leader.epoch != end.leader_epoch
 
     def _check_log_end(self, tp: TopicPartition, end: Position) -> None:
-        log_end = self._known.log_end(tp)
+        log_end = self._state.log_end(tp)
         if log_end is not None:
             loss = find_loss(ReadPosition(tp, *end), LogAnswer(log_end=log_end.offset))
             if loss is not None:

@@ -77,7 +77,7 @@ class _Bounds:
         return {tp: (start, end) for tp, (start, end) in ranges.items() if start < end}
 
     def _is_gone(self, tp: TopicPartition) -> bool:
-        """Returns whether the partition was deleted between the look-ups; raise or log it."""
+        """Returns whether the partition was deleted between the look-ups. Raises or logs it."""
         answers = (self._starts, self._ends, self._log_starts, self._log_ends)
         exists = all(tp in positions for positions in answers)
         read = ReadPosition(tp, *self._starts.get(tp, Position(0)))

@@ -55,13 +55,13 @@ class Driver:
         self._options = options
         self._lookup = lookup or OffsetLookup(options)
         self._watch = watch or Watch(options)
-        self._known = self._watch.state
+        self._state = self._watch.state
         self._lookup.report_to(self._watch.report)
         self._lookup.retry_by(Retries.of_checkpoint(self._options))
         self._refresh = MetadataRefresh(options.network, self._lookup, self._watch)
-        self._check = PositionCheck(self._lookup, self._known, fail=options.fail_on_data_loss)
+        self._check = PositionCheck(self._lookup, self._state, fail=options.fail_on_data_loss)
         self._split_planning = SplitPlanning(
-            options, self._lookup, self._known, self._refresh, self._check
+            options, self._lookup, self._state, self._refresh, self._check
         )
         reports = options.reports
         self._statistics = DriverStatistics(reports.stats_directory, self._split_planning.query)
@@ -144,7 +144,7 @@ class Driver:
         return self._split_planning.splits(start, end)
 
     def _check_start_of_connector(self) -> None:
-        """Raise CheckpointError if batch 0, which Spark's connector planned, may start elsewhere.
+        """Raises CheckpointError if batch 0, which Spark's connector planned, may start elsewhere.
 
         The connector keeps the start in a file of the checkpoint that Spark does not show to Python
         sources. The log ends of now lie behind the batch, so its records would be lost.
@@ -174,7 +174,7 @@ class Driver:
             self._available_now_ends = self._fix_ends(fresh=has_fresh_ends)
         elif self._candidates.are_complete_for(start):
             return
-        self._candidates.take_all(self._known.partitions, start, self._known.topic_ids)
+        self._candidates.take_all(self._state.partitions, start, self._state.topic_ids)
 
     def _update_candidates(self, known: Offsets) -> None:
         """Add the changed partitions to the candidates; refresh metadata if it is due or needed."""
@@ -188,11 +188,11 @@ class Driver:
 
         A session may refuse a partition just then. The query reads it all the same.
         """
-        partitions = list(self._known.partitions)
+        partitions = list(self._state.partitions)
         if not fresh:
             self._refresh.refresh_log_ends(partitions)
-        ends = {tp: self._known.last_log_end(tp) for tp in partitions}
-        return AvailableNowEnds(ends, dict(self._known.topic_ids), self._lookup, self._known)
+        ends = {tp: self._state.last_log_end(tp) for tp in partitions}
+        return AvailableNowEnds(ends, dict(self._state.topic_ids), self._lookup, self._state)
 
     def _plan(
         self, start: Offsets, max_offsets: int | None, min_offsets: int | None
@@ -202,14 +202,14 @@ class Driver:
         returned = {tp for tp in unread if self._is_same_topic(tp, start)}
         self._candidates.add(returned)
         candidates = self._candidates.sorted_without(returned)
-        existing = [tp for tp in candidates if self._known.exists(tp)]
-        known = start.with_returned(existing, self._known.topic_ids)
+        existing = [tp for tp in candidates if self._state.exists(tp)]
+        known = start.with_returned(existing, self._state.topic_ids)
         valid = self._check.valid_offsets(known.restricted_to(candidates))
         ends = self._check.valid_log_ends(self._ends(candidates), valid)
         starts = self._check.batch_starts(valid, ends)
         # A start past the log end is a reported loss. Records appended at the log end are new.
         starts = {tp: min(p, ends[tp], key=lambda at: at.offset) for tp, p in starts.items()}
-        gone = [tp for tp in candidates if tp in start.positions and not self._known.exists(tp)]
+        gone = [tp for tp in candidates if tp in start.positions and not self._state.exists(tp)]
         gone += sorted(returned)
         self._note_log_ends(start, ends, gone)
         must_plan = bool(gone) or self._candidates.lack_topic_ids
@@ -228,24 +228,24 @@ class Driver:
 
     def _is_same_topic(self, tp: TopicPartition, offsets: Offsets) -> bool:
         """Returns whether the partition exists, and its topic still has the id of ``offsets``."""
-        topic_id = self._known.topic_ids.get(tp.topic)
-        return self._known.exists(tp) and topic_id == offsets.topic_id(tp.topic)
+        topic_id = self._state.topic_ids.get(tp.topic)
+        return self._state.exists(tp) and topic_id == offsets.topic_id(tp.topic)
 
     def _ends(self, candidates: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
         """Returns the ends up to which candidates may be read, without unknown log ends."""
         if self._available_now_ends is not None:
             return self._available_now_ends.log_ends(candidates)
-        existing = [tp for tp in candidates if self._known.exists(tp)]
-        return {tp: end for tp in existing if (end := self._known.log_end(tp)) is not None}
+        existing = [tp for tp in candidates if self._state.exists(tp)]
+        return {tp: end for tp in existing if (end := self._state.log_end(tp)) is not None}
 
     def _keep_candidates(self, offsets: Offsets, reached: Positions, ends: Positions) -> None:
-        self._candidates.keep(offsets, reached, ends, self._known.exists)
+        self._candidates.keep(offsets, reached, ends, self._state.exists)
 
     def _note_log_ends(
         self, start: Offsets, ends: Positions, gone: Collection[TopicPartition]
     ) -> None:
         last = self.log_ends or start
-        topic_ids = self._known.topic_ids
+        topic_ids = self._state.topic_ids
         self.log_ends = last.with_moved(ends, gone=gone, topic_ids=topic_ids, left={})
 
     def _may_wait(self, start: Offsets, starts: Positions) -> bool:
@@ -270,7 +270,7 @@ class Driver:
         ``gone``: the next offsets to read of partitions that leave.
         """
         is_first = self._initial is not None and self._initial == start
-        known_ids = self._known.topic_ids
+        known_ids = self._state.topic_ids
         ids = dict(start.topic_ids)
         ids.update({n: known_ids[n] for n in {tp.topic for tp in positions} if n in known_ids})
         if gone:

@@ -83,7 +83,7 @@ class OffsetLookup:
         return any(self._cluster.may_have_changed(topic, deadline) for topic in topics)
 
     def view_including(self, partitions: Collection[TopicPartition]) -> ClusterView:
-        """Returns fresh metadata, and ask again while one of these partitions is missing.
+        """Returns fresh metadata. Asks again while one of these partitions is missing.
 
         A broker that has just started may not know a partition yet. A partition that stays away
         for all tries no longer exists.
@@ -131,7 +131,7 @@ class OffsetLookup:
         ]
 
     def check_subscription(self, view: ClusterView) -> None:
-        """Raise NoSuchPartition if the options name a topic or partition that does not exist."""
+        """Raises NoSuchPartition if the options name a topic or partition that does not exist."""
         subscription = self._options.subscription
         missing = [name for name in subscription.topics if name not in view.topics]
         missing += [str(tp) for tp in subscription.assigned if not view.exists(tp)]
@@ -251,7 +251,7 @@ class OffsetLookup:
     def await_leaders(
         self, known: Leaders, look: Callable[[ClusterView], Leaders]
     ) -> dict[TopicPartition, Leader]:
-        """Returns the known leaders. If one is missing, return those that ``look`` finds.
+        """Returns the known leaders; if one is missing, those that ``look`` finds.
 
         ``look`` gets fresh metadata, until a running election is over. Raises BrokerError for a
         partition without a leader after the request timeout.

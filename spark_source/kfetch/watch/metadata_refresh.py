@@ -42,21 +42,21 @@ class MetadataRefresh:
         self._growth_checks = 0
         """Number of growth checks since ``_view``."""
         self._missing = MissingPartitions(lookup)
-        self._known = Offsets(positions={})
+        self._offsets = Offsets(positions={})
         """The query's offsets: their partitions should exist."""
         self._leader_repair = PacedRepair(network)
         self._range_repair = PacedRepair(network)
         self.initialized = False
         """Whether every partition has had a position once."""
 
-    def refresh_if_due(self, known: Offsets) -> bool:
+    def refresh_if_due(self, offsets: Offsets) -> bool:
         """Ask for metadata and log ends if they are due or needed.
 
-        ``known`` are the query's offsets: their partitions should exist. Returns whether a refresh
-        was due.
+        ``offsets`` are the query's: their partitions should exist. Returns whether a refresh was
+        due.
         """
         now = time.monotonic()
-        self._known = known
+        self._offsets = offsets
         needed = self._watch.needs_metadata or bool(self._missing.hidden)
         repair_due = self._leader_repair.is_due(now, ["leaders"] if needed else [])
         due = repair_due or now >= self._refresh_due
@@ -108,9 +108,9 @@ class MetadataRefresh:
         return not self._lookup.may_have_changed(self._view)
 
     def _look(self, view: ClusterView, watched: set[TopicPartition]) -> ClusterView:
-        expected = watched.union(self._known.positions)
+        expected = watched.union(self._offsets.positions)
         return self._missing.look(
-            view, expected, {**self._known.topic_ids, **self._watch.state.topic_ids}
+            view, expected, {**self._offsets.topic_ids, **self._watch.state.topic_ids}
         )
 
     def _refresh_metadata(self) -> None:

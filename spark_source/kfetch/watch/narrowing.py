@@ -152,7 +152,7 @@ def _offset_bounds(conditions: Iterable[Condition]) -> tuple[int, int]:
 def _intervals(
     conditions: Iterable[Condition], column: str
 ) -> Iterable[tuple[int | None, int | None]]:
-    """Yield the lowest and the highest number that each condition on a column accepts."""
+    """Yields the lowest and the highest number that each condition on a column accepts."""
     for condition in conditions:
         value = condition.value
         if condition.column != column or condition.negated or not _is_value(condition, int):

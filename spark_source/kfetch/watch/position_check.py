@@ -45,14 +45,14 @@ class PositionCheck:
     def __init__(
         self,
         lookup: OffsetLookup,
-        known: WatchState,
+        state: WatchState,
         *,
         fail: bool,
         on_loss: Callable[[DataLoss], None] = _log_warning,
     ) -> None:
         """With ``fail`` a loss is raised. Otherwise ``on_loss`` gets each loss once."""
         self._lookup = lookup
-        self._known = known
+        self._state = state
         self._fail = fail
         self._on_loss = on_loss
         self._valid: dict[TopicPartition, tuple[int, Position]] = {}
@@ -153,11 +153,11 @@ class PositionCheck:
 
         Checks everything that the known partitions tell, without a request.
         """
-        exists = self._known.exists(tp)
+        exists = self._state.exists(tp)
         answer = LogAnswer(
             exists=exists,
-            topic_id=self._known.topic_ids.get(tp.topic, NO_TOPIC_ID),
-            log_start=self._known.log_start(tp) if exists and self._known.leader(tp) else 0,
+            topic_id=self._state.topic_ids.get(tp.topic, NO_TOPIC_ID),
+            log_start=self._state.log_start(tp) if exists and self._state.leader(tp) else 0,
         )
         loss = find_loss(ReadPosition(tp, *position, topic_id=topic_id), answer)
         if loss is None:
@@ -171,7 +171,7 @@ class PositionCheck:
 
     def _check_epochs(self, positions: dict[TopicPartition, Position]) -> None:
         """Ask the leaders for the epochs of unchecked positions; move truncated ones."""
-        leaders = {tp: leader for tp in positions if (leader := self._known.leader(tp)) is not None}
+        leaders = {tp: leader for tp in positions if (leader := self._state.leader(tp)) is not None}
         unchecked = [
             tp for tp, leader in leaders.items() if self._is_unchecked(tp, positions[tp], leader)
         ]
@@ -205,13 +205,13 @@ class PositionCheck:
 
     def _leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Returns the epochs of the known leaders."""
-        leaders = {tp: self._known.leader(tp) for tp in partitions}
+        leaders = {tp: self._state.leader(tp) for tp in partitions}
         return {tp: leader.epoch for tp, leader in leaders.items() if leader is not None}
 
     def _log_start(self, tp: TopicPartition) -> Position:
         """Returns the log start with the current leader's epoch, which vouches for it."""
-        leader = self._known.leader(tp)
-        return Position(self._known.log_start(tp), leader.epoch if leader else NO_EPOCH)
+        leader = self._state.leader(tp)
+        return Position(self._state.log_start(tp), leader.epoch if leader else NO_EPOCH)
 
     def _is_unchecked(self, tp: TopicPartition, position: Position, leader: Leader) -> bool:
         """Returns whether the position must be compared with the leader's epochs.
@@ -225,7 +225,7 @@ class PositionCheck:
         return position.leader_epoch not in (leader.epoch, NO_EPOCH) and last[1] != position
 
     def _is_lost(self, position: ReadPosition, answer: LogAnswer) -> bool:
-        """Returns whether the log no longer has the position; raise or report the loss."""
+        """Returns whether the log no longer has the position. Raises or reports the loss."""
         loss = find_loss(position, answer)
         if loss is not None:
             self._report(position.tp, loss)

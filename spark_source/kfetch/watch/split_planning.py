@@ -24,7 +24,7 @@ class SplitPlanning:
         self,
         options: SourceOptions,
         lookup: OffsetLookup,
-        known: WatchState,
+        state: WatchState,
         refresh: MetadataRefresh,
         check: PositionCheck,
     ) -> None:
@@ -32,7 +32,7 @@ class SplitPlanning:
         """The name of the query in its splits."""
         self._options = options
         self._lookup = lookup
-        self._known = known
+        self._state = state
         self._refresh = refresh
         self._check = check
         self._skipped: dict[TopicPartition, tuple[UUID, Position]] = {}
@@ -81,7 +81,7 @@ class SplitPlanning:
     def _note_skipped(self, start: Offsets, end: Offsets) -> None:
         for tp in end.positions:
             topic_id = end.topic_id(tp.topic)
-            if self._known.exists(tp):
+            if self._state.exists(tp):
                 self._skipped.pop(tp, None)
             elif start.topic_ids.get(tp.topic, topic_id) == topic_id:
                 self._skipped[tp] = topic_id, start.positions.get(tp, _BEGINNING)
@@ -89,7 +89,7 @@ class SplitPlanning:
                 self._skipped[tp] = topic_id, _BEGINNING
 
     def _leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Leader]:
-        """Returns the leaders of the partitions that exist; wait for a running election.
+        """Returns the leaders of the partitions that exist. Waits for a running election.
 
         Raises BrokerError for a partition without a leader after the request timeout. A leader may
         resign afterwards. Then the tasks look for its successor.
@@ -104,7 +104,7 @@ class SplitPlanning:
     def _known_leaders(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Leader | None]:
-        return {tp: self._known.leader(tp) for tp in partitions if self._known.exists(tp)}
+        return {tp: self._state.leader(tp) for tp in partitions if self._state.exists(tp)}
 
     def _readable_ends(
         self, start: Offsets, valid: Offsets, end: Offsets
@@ -142,7 +142,7 @@ class SplitPlanning:
             raise no_leader_error(tp)
         return OffsetRange(
             tp=tp,
-            topic_id=self._known.topic_ids.get(tp.topic, NO_TOPIC_ID),
+            topic_id=self._state.topic_ids.get(tp.topic, NO_TOPIC_ID),
             start=start.offset,
             end=end.offset,
             leader_epoch=leaders[tp].epoch,

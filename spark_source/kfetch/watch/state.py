@@ -137,7 +137,7 @@ class WatchState:
         return self._watched[tp].log_end
 
     def known_log_ends(self) -> Iterator[tuple[TopicPartition, int]]:
-        """Yield each partition with its last known log end, confirmed or not."""
+        """Yields each partition with its last known log end, confirmed or not."""
         for tp, watched in self._watched.items():
             yield tp, watched.log_end.offset
 
@@ -150,7 +150,7 @@ class WatchState:
         return [broker for broker, count in self._partition_counts.items() if count]
 
     def take_position_changes(self, broker: Broker) -> PositionChanges:
-        """Returns and forget the changes for a broker's session."""
+        """Returns the changes for a broker's session, and forgets them."""
         return self._position_changes.pop(broker, {})
 
     def update_metadata(

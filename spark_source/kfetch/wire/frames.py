@@ -40,7 +40,7 @@ class ReplyBuffer:
         return memoryview(self._memory)[:size]
 
     def trim(self) -> None:
-        """Returns the memory of large replies to the system once the last view of them ends."""
+        """Give the memory of large replies back to the system once the last view of them ends."""
         if len(self._memory) > _KEPT_BYTES:
             self._memory = bytearray(_KEPT_BYTES)
 

@@ -160,14 +160,14 @@ class _Handshake:
         return _lost(self._address, tls_errors.words(cause))
 
     def _check_listener(self) -> None:
-        """Raise WrongListener if the peer is found to speak something else than TLS."""
+        """Raises WrongListener if the peer is found to speak something else than TLS."""
         if self._identify is None:
             return
         if verdict := self._identify(self._address, self._options, self._deadline):
             raise diagnosis.wrong_listener(verdict, *self._address)
 
     def _check_suite(self) -> None:
-        """Raise TlsFailed for a suite of TLS 1.3 that the options don't have.
+        """Raises TlsFailed for a suite of TLS 1.3 that the options don't have.
 
         Before Python 3.15, ``ssl`` always offers OpenSSL's suites of TLS 1.3.
         """

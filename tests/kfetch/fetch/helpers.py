@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from kfetch.agent.inline import Query
+from kfetch.agent.inline import InlineQuery
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.spark import options as parsing
 from tests.kfetch.wire.little import LittleKafka
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Rows = list[tuple[str, int, int, bytes]]
-opened: list[Query] = []
+opened: list[InlineQuery] = []
 
 
-def query(kafka: LittleKafka, **more: str) -> Query:
+def query(kafka: LittleKafka, **more: str) -> InlineQuery:
     """An inline query with short pauses."""
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap,
@@ -25,7 +25,7 @@ def query(kafka: LittleKafka, **more: str) -> Query:
         "kafka.max.partition.fetch.bytes": "1",  # one batch in a reply
     }
     options |= {name.replace("__", "."): text for name, text in more.items()}
-    opened.append(Query("q", parsing.parse(options)))
+    opened.append(InlineQuery("q", parsing.parse(options)))
     return opened[-1]
 
 

@@ -7,7 +7,7 @@ import tracemalloc
 
 from kafka.protocol.consumer import FetchRequest
 
-from kfetch.agent.inline import Query
+from kfetch.agent.inline import InlineQuery
 from tests.kfetch.agent.helpers import wait_until
 from tests.kfetch.fetch.helpers import T0, T1, part, query
 from tests.kfetch.wire.little import LittleKafka
@@ -67,7 +67,7 @@ def test_nothing_is_cached(kafka: LittleKafka) -> None:
     assert 0 == inline_query._budget.used
 
 
-def read(inline_query: Query, kafka: LittleKafka, start: int, end: int) -> None:
+def read(inline_query: InlineQuery, kafka: LittleKafka, start: int, end: int) -> None:
     """Read a range of records."""
     assert end - start == sum(
         batch.num_rows for batch in inline_query.read([part(kafka, T0, start, end)])

@@ -13,7 +13,7 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from kfetch.agent.inline import Query
+from kfetch.agent.inline import InlineQuery
 from kfetch.errors import AuthenticationFailed
 from kfetch.fetch import fetcher as fetcher_module
 from kfetch.fetch.fetcher import Fetcher
@@ -145,7 +145,7 @@ def test_a_refused_log_in_ends_a_task_at_once(kafka: LittleKafka) -> None:
     node = kafka.nodes[1].broker
     item = OffsetRange(tp=T0, topic_id=UUID(int=1), start=0, end=2, leader_epoch=0, leader=node)
     with (
-        closing(Query("q", parsing.parse(settings))) as query,
+        closing(InlineQuery("q", parsing.parse(settings))) as query,
         pytest.raises(AuthenticationFailed, match="refuses the log-in of user alice") as caught,
     ):
         list(query.read([item]))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kfetch.model import TopicPartition
-from kfetch.spark.lag import Lag, LagHistory, PartitionLag, lags
+from kfetch.spark.lag import Lag, LagHistory, PartitionLag
 from kfetch.spark.listener import LagListener
 
 RECORDED = json.loads((Path(__file__).parent / "progress.json").read_text())
@@ -47,7 +47,7 @@ def test_offsets(query: str, expected: list[tuple[int, int]], as_text: bool) -> 
     for progress in recorded(query):
         source = progress["sources"][0]
         offsets = {k: json.dumps(v) if as_text else v for k, v in source.items()}
-        (lag,) = lags({**progress, "sources": [offsets]})
+        (lag,) = LagHistory().lags({**progress, "sources": [offsets]})
         reported.append(tuple(p.offsets for p in lag.partitions.values()))
         assert sum(reported[-1]) == lag.offsets
         assert query == lag.query
@@ -58,7 +58,7 @@ def test_offsets(query: str, expected: list[tuple[int, int]], as_text: bool) -> 
 def test_the_connectors_own_metric() -> None:
     """The largest lag of a partition is the connector's maxOffsetsBehindLatest."""
     for progress in recorded("run_kafka"):
-        (lag,) = lags(progress)
+        (lag,) = LagHistory().lags(progress)
         behind_latest = int(progress["sources"][0]["metrics"]["maxOffsetsBehindLatest"])
         assert behind_latest == max(p.offsets for p in lag.partitions.values())
 
@@ -169,7 +169,7 @@ def test_other_sources_are_passed_over(source: dict[str, Any]) -> None:
     report = progress(0, {0: 1}, {0: 3})
     report["sources"].insert(0, source)
 
-    assert [(1, 2)] == [(lag.source, lag.offsets) for lag in lags(report)]
+    assert [(1, 2)] == [(lag.source, lag.offsets) for lag in LagHistory().lags(report)]
 
 
 def event(report: dict[str, Any]) -> Any:

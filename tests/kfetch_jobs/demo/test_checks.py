@@ -30,7 +30,7 @@ trigger: {processingTime: 2s}
 @pytest.fixture(autouse=True)
 def fitting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine with Java, disk and jars, and a process in an empty directory."""
-    java = Finding(state=Grade.OK, subject="java", text="21")
+    java = Finding(grade=Grade.OK, subject="java", text="21")
     monkeypatch.setattr(doctor, "java", lambda: java)
     monkeypatch.setattr(checks, "is_cached", lambda *_: True)
     monkeypatch.chdir(tmp_path)
@@ -56,7 +56,7 @@ def test_a_machine_that_has_everything(tmp_path: Path) -> None:
 def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence names the minimum and how to point to a Java."""
     advice = "install Java 17 or later"
-    java = Finding(state=Grade.FAIL, subject="java", text="there is no Java", advice=advice)
+    java = Finding(grade=Grade.FAIL, subject="java", text="there is no Java", advice=advice)
     monkeypatch.setattr(doctor, "java", lambda: java)
 
     assert "there is no Java: install Java 17 or later" == the_problem()
@@ -148,7 +148,7 @@ def test_jars_are_downloaded_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_verb_lists_every_problem(kfetch: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each one is a line on stderr; the exit code is 2, and nothing was started."""
-    java = Finding(state=Grade.FAIL, subject="java", text="there is no Java", advice="install one")
+    java = Finding(grade=Grade.FAIL, subject="java", text="there is no Java", advice="install one")
     monkeypatch.setattr(doctor, "java", lambda: java)
     code, out, err = kfetch("demo", "--seconds", "1e12")
 

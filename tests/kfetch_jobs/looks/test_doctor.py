@@ -32,7 +32,7 @@ def test_a_machine_that_fits(
     """A project with a reachable cluster passes all checks. They leave no file."""
     with LittleKafka(2) as kafka:
         monkeypatch.setenv("SERVERS", kafka.bootstrap)
-        monkeypatch.setattr(doctor, "java", lambda: Finding(state=OK, subject="java", text="21"))
+        monkeypatch.setattr(doctor, "java", lambda: Finding(grade=OK, subject="java", text="21"))
         code, out, _ = kfetch("doctor", "--json")
     told = {each["what"]: each["state"] for each in json.loads(out)}
 
@@ -67,7 +67,7 @@ def test_a_broker_at_an_address_that_nobody_reaches(monkeypatch: pytest.MonkeyPa
         servers = f"127.0.0.1:{kafka.nodes[1].port}"
         found = list(doctor.cluster("main", {"bootstrap.servers": servers}))
 
-    assert [OK, FAIL] == [finding.state for finding in found]
+    assert [OK, FAIL] == [finding.grade for finding in found]
     assert "broker 2 (127.0.0.1:" in found[1].text
     assert "advertised.listeners" in found[1].advice
 
@@ -102,7 +102,7 @@ def test_a_topic_that_may_not_be_described(monkeypatch: pytest.MonkeyPatch) -> N
         servers = {"bootstrap.servers": kafka.bootstrap}
         (found,) = doctor.cluster("main", servers, ["clicks"])
 
-    assert (FAIL, "") == (found.state, found.advice)
+    assert (FAIL, "") == (found.grade, found.advice)
     assert "describe topic clicks: the operation DESCRIBE is missing; add it with" in found.text
 
 
@@ -115,7 +115,7 @@ def test_a_listener_that_wants_a_log_in() -> None:
         servers = f"127.0.0.1:{listener.port}"
         (found,) = doctor.cluster("main", {"bootstrap.servers": servers})
 
-    assert FAIL is found.state
+    assert FAIL is found.grade
     assert f"{servers} expects a log-in by SASL (PLAIN)" == found.text
     assert found.advice.startswith("Set security.protocol=SASL_PLAINTEXT")
 
@@ -123,7 +123,7 @@ def test_a_listener_that_wants_a_log_in() -> None:
 def test_properties_that_are_wrong() -> None:
     """The sentence comes from the source. kfetch tries no connection."""
     (found,) = doctor.cluster("main", {"bootstrap.servers": "x"})
-    assert (FAIL, "correct clusters.main in kfetch.yml or env/") == (found.state, found.advice)
+    assert (FAIL, "correct clusters.main in kfetch.yml or env/") == (found.grade, found.advice)
 
 
 def test_outside_of_a_project(
@@ -155,8 +155,8 @@ def test_versions_that_fit(version: str | None, state: Grade, advice: str) -> No
     found = {finding.subject: finding for finding in doctor.packages(REQUIRES, installed.get)}
 
     assert {"pyspark", "pyarrow"} == found.keys()
-    assert (state, advice) == (found["pyspark"].state, found["pyspark"].advice)
-    assert found["pyarrow"].state is OK
+    assert (state, advice) == (found["pyspark"].grade, found["pyspark"].advice)
+    assert found["pyarrow"].grade is OK
 
 
 @pytest.mark.parametrize(
@@ -165,15 +165,15 @@ def test_versions_that_fit(version: str | None, state: Grade, advice: str) -> No
 )
 def test_open_files(soft: int, hard: int, state: Grade) -> None:
     """The hard limit decides, because the JVM uses it."""
-    assert state is doctor.files(soft, hard).state
+    assert state is doctor.files(soft, hard).grade
 
 
 def test_python_and_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A Python or Java that is too old or missing fails, with its advice in a field."""
-    assert FAIL is doctor.python((3, 10)).state
+    assert FAIL is doctor.python((3, 10)).grade
     monkeypatch.setenv("KFETCH_JAVA", str(tmp_path))
     found = doctor.java()
-    assert FAIL is found.state
+    assert FAIL is found.grade
     assert found.advice.startswith("install Java 17 or later")
 
 
@@ -185,16 +185,16 @@ def test_the_decoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", None)
     found = doctor.decoder()
 
-    assert (WARN, "kfetch warm") == (found.state, found.advice)
+    assert (WARN, "kfetch warm") == (found.grade, found.advice)
     assert [] == list(tmp_path.iterdir())
 
 
 def test_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The storage need not exist yet. One that is not writable or almost full gets a sentence."""
-    assert OK is doctor.storage(tmp_path / "a" / "b").state
+    assert OK is doctor.storage(tmp_path / "a" / "b").grade
     assert [] == list(tmp_path.iterdir())
     (tmp_path / "file").write_text("")
     found = doctor.storage(tmp_path / "file")
-    assert (FAIL, True) == (found.state, "can't be written" in found.text)
+    assert (FAIL, True) == (found.grade, "can't be written" in found.text)
     monkeypatch.setattr(doctor, "_FREE_BYTES_MIN", 1 << 60)
-    assert WARN is doctor.storage(tmp_path).state
+    assert WARN is doctor.storage(tmp_path).grade

@@ -39,7 +39,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def _unusable(options: Mapping[str, str], path: Path, number: int) -> Iterator[OptionError]:
-    """Yield the error for a line whose option kfetch does not take."""
+    """Yields the error for a line whose option kfetch does not take."""
     from kfetch.options.catalogue import check_names
 
     try:

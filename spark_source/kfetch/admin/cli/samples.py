@@ -3,78 +3,70 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile
-from kfetch.admin.cli.source_options import REGISTRIES
+from kfetch.admin.cli.source_options import REGISTRIES, cluster_options
 
 if TYPE_CHECKING:
     from kfetch.admin.samples import SampleReport
 
 _NAMES_MAX = 10
-Options = Callable[[str, Path | None, list[str], tuple[str, ...]], dict[str, str]]
 
 
-def add(app: typer.Typer, options: Options) -> None:
-    """Add the verb. ``options`` makes a source's options of servers, a file and pairs."""
+def infer(
+    servers: Annotated[
+        str, typer.Argument(metavar="HOST:PORT[,…]", help="Bootstrap servers of the cluster.")
+    ],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to look at.")],
+    records: Annotated[
+        int,
+        typer.Option(min=1, max=10_000, help="Read about this many of the newest records."),
+    ] = 1_000,
+    schema: Annotated[
+        str, typer.Option(metavar="DDL", help="Check this schema instead of inferring one.")
+    ] = "",
+    key: Annotated[bool, typer.Option("--key", help="Look at keys, not at values.")] = False,
+    option: OptionPairs = None,
+    properties: PropertiesFile = None,
+    as_json: Json = False,
+) -> None:
+    """Print the schema of a topic's JSON values as DDL, for the option valueSchema.
 
-    def infer(
-        servers: Annotated[
-            str, typer.Argument(metavar="HOST:PORT[,…]", help="Bootstrap servers of the cluster.")
-        ],
-        topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to look at.")],
-        records: Annotated[
-            int,
-            typer.Option(min=1, max=10_000, help="Read about this many of the newest records."),
-        ] = 1_000,
-        schema: Annotated[
-            str, typer.Option(metavar="DDL", help="Check this schema instead of inferring one.")
-        ] = "",
-        key: Annotated[bool, typer.Option("--key", help="Look at keys, not at values.")] = False,
-        option: OptionPairs = None,
-        properties: PropertiesFile = None,
-        as_json: Json = False,
-    ) -> None:
-        """Print the schema of a topic's JSON values as DDL, for the option valueSchema.
+    The types are those of spark.read.json. The last line says how many records fit. With
+    --schema the command checks your schema instead: it names records that do not fit, and
+    fields that the schema lacks. It exits with 1 if a record does not fit.
 
-        The types are those of spark.read.json. The last line says how many records fit. With
-        --schema the command checks your schema instead: it names records that do not fit, and
-        fields that the schema lacks. It exits with 1 if a record does not fit.
+    With the option valueRegistry, it prints the columns of values in Confluent's wire format,
+    from the schema registry.
 
-        With the option valueRegistry, it prints the columns of values in Confluent's wire format,
-        from the schema registry.
+    \b
+    Example: a schema of the newest 1,000 records
+      kfetch infer localhost:9092 orders
+    Example: do the newest 10,000 records still fit?
+      kfetch infer localhost:9092 orders --records 10000 --schema "id BIGINT, name STRING"
+    Example: the columns of values in Confluent's wire format
+      kfetch infer localhost:9092 orders --properties orders.properties
+    """
+    from kfetch.admin import registry_samples, samples
 
-        \b
-        Example: a schema of the newest 1,000 records
-          kfetch infer localhost:9092 orders
-        Example: do the newest 10,000 records still fit?
-          kfetch infer localhost:9092 orders --records 10000 --schema "id BIGINT, name STRING"
-        Example: the columns of values in Confluent's wire format
-          kfetch infer localhost:9092 orders --properties orders.properties
-        """
-        from kfetch.admin import registry_samples, samples
-
-        given = options(servers, properties, list(option or ()), REGISTRIES)
-        kafka = registry_samples.for_sample(given)
-        sample = samples.read(kafka, topic, records, keys=key)
-        if registry_samples.uses_registry(given, keys=key):
-            found = registry_samples.report(given, topic, sample, keys=key)
-        else:
-            found = samples.report(sample, schema)
-        if as_json:
-            typer.echo(json.dumps(asdict(found)))
-        else:
-            typer.echo("\n".join(_lines(found, topic)))
-        if found.fits + found.empty < found.records:
-            raise typer.Exit(1)
-
-    short = "Print the schema of a topic's JSON, and how many records fit it."
-    app.command(short_help=short)(infer)
+    given = cluster_options(servers, properties, option or (), REGISTRIES)
+    kafka = registry_samples.for_sample(given)
+    sample = samples.read(kafka, topic, records, keys=key)
+    if registry_samples.uses_registry(given, keys=key):
+        found = registry_samples.report(given, topic, sample, keys=key)
+    else:
+        found = samples.report(sample, schema)
+    if as_json:
+        typer.echo(json.dumps(asdict(found)))
+    else:
+        typer.echo("\n".join(_lines(found, topic)))
+    if found.fits + found.empty < found.records:
+        raise typer.Exit(1)
 
 
 def _lines(report: SampleReport, topic: str) -> Iterator[str]:

@@ -39,6 +39,21 @@ def source_options(
     return options
 
 
+def cluster_options(
+    servers: str,
+    properties: Path | None,
+    pairs: Sequence[str],
+    prefixes: tuple[str, ...] = CONNECTIONS,
+) -> dict[str, str]:
+    """Returns ``source_options`` with the bootstrap servers, which one of the three must name."""
+    options = source_options(properties, pairs, prefixes=prefixes)
+    if servers:
+        options["kafka.bootstrap.servers"] = servers
+    if "kafka.bootstrap.servers" not in options:
+        raise typer.BadParameter("name HOST:PORT, or a file with bootstrap.servers")
+    return options
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     name = name.strip()

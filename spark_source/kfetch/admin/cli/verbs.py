@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kfetch.admin.cli import checkpoints, samples
+from kfetch.admin.cli import checkpoints
 from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile
 from kfetch.admin.cli.explain import explain
-from kfetch.admin.cli.source_options import CONNECTIONS, source_options
+from kfetch.admin.cli.samples import infer
+from kfetch.admin.cli.source_options import cluster_options
 
 _RATES_S_MAX = 3600.0
 
@@ -25,7 +24,8 @@ _RATES_S_MAX = 3600.0
 def add(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
     app.command(short_help="Check that kfetch can read from a Kafka cluster.")(check)
-    samples.add(app, _options)
+    short = "Print the schema of a topic's JSON, and how many records fit it."
+    app.command(short_help=short)(infer)
     app.command(short_help="Explain an error by its code, without a network.")(explain)
     app.command(short_help="List the options of the source, with defaults and meanings.")(options)
     app.command(short_help="List the agents of this machine and their fetch sessions.")(agents)
@@ -68,7 +68,7 @@ def check(
     from kfetch.admin.cli import text
     from kfetch.errors import ClusterUnusable
 
-    kafka = _options(servers, properties, option or ())
+    kafka = cluster_options(servers, properties, option or ())
     state = brokers.check(kafka, topic or ())
     if as_json:
         typer.echo(json.dumps(text.cluster_json(state)))
@@ -77,21 +77,6 @@ def check(
     if state.problems:
         more = f" (and {len(state.problems) - 1} more)" if len(state.problems) > 1 else ""
         raise ClusterUnusable(f"{state.problems[0]}{more}")
-
-
-def _options(
-    servers: str,
-    properties: Path | None,
-    pairs: Sequence[str],
-    prefixes: tuple[str, ...] = CONNECTIONS,
-) -> dict[str, str]:
-    """Returns the options for a check: of the file, then of the command line."""
-    options = source_options(properties, pairs, prefixes=prefixes)
-    if servers:
-        options["kafka.bootstrap.servers"] = servers
-    if "kafka.bootstrap.servers" not in options:
-        raise typer.BadParameter("name HOST:PORT, or a file with bootstrap.servers")
-    return options
 
 
 def options(

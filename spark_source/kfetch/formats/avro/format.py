@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from kfetch.formats.format import Format
 
 if TYPE_CHECKING:
     from kfetch.formats.avro.framed import FramedAvro
+    from kfetch.formats.columns.decoded import FormatLoop
     from kfetch.formats.registry.schemas import Schema, SchemaSource
 
 
@@ -25,7 +25,7 @@ class _AvroFormat(Format[AvroColumn]):
     def value_type(self, column: AvroColumn) -> ValueType:
         return reader_type(**_schemas(column))
 
-    def decoder(self, column: AvroColumn, loop: Callable[..., int]) -> AvroDecoder:
+    def decoder(self, column: AvroColumn, loop: FormatLoop) -> AvroDecoder:
         return AvroDecoder(loops=loop, **_schemas(column))
 
     def framed(self, decoder: AvroDecoder, registry: SchemaSource) -> FramedAvro:

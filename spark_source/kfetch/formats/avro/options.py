@@ -31,10 +31,12 @@ class AvroColumn(TypedColumn):
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str], **shared: Any) -> Self:
+        """See TypedColumn."""
         return cls(schema=texts["Schema"], reader_schema=texts["ReaderSchema"], **shared)
 
     @classmethod
     def needed(cls, column: str, texts: Mapping[str, str], *, has_registry: bool) -> dict[str, str]:
+        """See TypedColumn."""
         if not has_registry:
             return {"Schema": "the writer's schema, as the JSON text of an .avsc file"}
         if texts["Schema"]:
@@ -47,6 +49,7 @@ class AvroColumn(TypedColumn):
 
     @property
     def type_option(self) -> str:
+        """See TypedColumn."""
         if self.registry is not None and self.registry.subject:
             return f"{self.column}Subject"
         return f"{self.column}{'ReaderSchema' if self.reader_schema else 'Schema'}"

@@ -210,9 +210,9 @@ class _Compiler:
                 if writer.short_name != reader.short_name or writer.size != reader.size:
                     self._fail(writer, reader)
                 else:
-                    self._bytes(reader, node, writer.size)
+                    self._bytes(node, writer.size)
             case "bytes":
-                self._bytes(reader, node, -1)
+                self._bytes(node, -1)
             case _:
                 self._primitive(reader, node)
 
@@ -232,9 +232,9 @@ class _Compiler:
             case "float" | "double":
                 self.add(ops.CONVERT, node, a=_SOURCES[writer.kind])
             case _:
-                self._bytes(reader, node, -1)
+                self._bytes(node, -1)
 
-    def _bytes(self, reader: AvroType, node: int, size: int) -> None:
+    def _bytes(self, node: int, size: int) -> None:
         """Compiles bytes to a decimal, or to text. ``size``: below 0 if it stands in the record."""
         if self._plan.types[node].kind == Kind.DECIMAL:
             power = 10 ** self._plan.types[node].precision

@@ -26,7 +26,6 @@ from kfetch.formats.columns.layout import DATA, ENDS, ROOM, SIZE
 from kfetch.formats.columns.number_loops import called, inlined
 
 _SHORT = 64  # bytes of text that are copied without a call
-_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 @inlined

@@ -33,6 +33,7 @@ called = njit(error_model="numpy")
 
 @inlined
 def is_digit(byte: Any) -> Any:
+    """Returns whether a byte is a digit."""
     return np.uint8(byte - np.uint8(_ZERO)) < np.uint8(10)
 
 

@@ -41,6 +41,7 @@ class Characters:
         self._single_quotes = single_quotes
 
     def bad(self, what: str, at: int | None = None) -> BadDocument:
+        """Returns the error for the character that was read last, or for the one at ``at``."""
         return BadDocument(what, max(self._at - 1, 0) if at is None else at)
 
     def peek(self) -> str:
@@ -48,6 +49,7 @@ class Characters:
         return self._text[self._at : self._at + 1]
 
     def char(self, where: str) -> str:
+        """Reads one character. Raises BadDocument at the end: ``where`` says inside of what."""
         if self._at >= len(self._text):
             raise self.bad(f"the document ends inside {where}")
         self._at += 1
@@ -84,6 +86,7 @@ class Characters:
             pieces.append(self.escape())
 
     def escape(self) -> str:
+        """Reads an escape behind its backslash. Returns the character that it stands for."""
         char = self.char("an escape")
         if char == "u":
             digits = 0
@@ -110,6 +113,7 @@ class Characters:
             raise self.unknown_word(word)
 
     def unknown_word(self, start: str) -> BadDocument:
+        """Returns the error for a word that is none of JSON's. Reads its rest behind ``start``."""
         word = start
         while self.peek() and _in_identifier(self.peek()):
             word += self.peek()

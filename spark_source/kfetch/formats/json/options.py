@@ -27,10 +27,12 @@ class JsonColumn(TypedColumn):
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str], **shared: Any) -> Self:
+        """See TypedColumn."""
         return cls(schema=texts["Schema"], time_zone=texts["TimeZone"], **shared)
 
     @classmethod
     def needed(cls, column: str, texts: Mapping[str, str], *, has_registry: bool) -> dict[str, str]:
+        """See TypedColumn."""
         return {"Schema": 'the fields, such as "id BIGINT, name STRING"'}
 
     @property
@@ -40,6 +42,7 @@ class JsonColumn(TypedColumn):
 
     @property
     def type_option(self) -> str:
+        """See TypedColumn."""
         return f"{self.column}Schema"
 
 

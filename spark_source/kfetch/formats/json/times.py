@@ -20,7 +20,6 @@ _DAY_MICROS = 86_400 * MICROS
 _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
 _OFFSET_MAX = 18 * 3600  # java.time.ZoneOffset
 _PERIOD_DAYS = 146_097  # 400 years: the calendar and the rules of zones repeat
-_DATE_YEAR_DIGITS, _TIME_YEAR_DIGITS = 7, 6
 _TRIMMED = "".join(map(chr, range(33))) + "\x7f"
 _GREGORIAN_START = -141_427  # 1582-10-15
 

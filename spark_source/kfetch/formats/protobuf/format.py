@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from kfetch.formats.protobuf.names import (
 from kfetch.formats.protobuf.options import ProtobufColumn
 
 if TYPE_CHECKING:
+    from kfetch.formats.columns.decoded import FormatLoop
     from kfetch.formats.protobuf.framed import FramedProtobuf
     from kfetch.formats.registry.schemas import Schema, SchemaSource
 
@@ -36,7 +36,7 @@ class _ProtobufFormat(Format[ProtobufColumn]):
             column.descriptors, column.message, nullable=column.flat, column=column.column
         )
 
-    def decoder(self, column: ProtobufColumn, loop: Callable[..., int]) -> ProtobufDecoder:
+    def decoder(self, column: ProtobufColumn, loop: FormatLoop) -> ProtobufDecoder:
         return ProtobufDecoder(
             column.descriptors, column.message, loop, nullable=column.flat, column=column.column
         )

@@ -103,7 +103,6 @@ REASONS = (
 NO_ROOM = -100
 
 DEPTH_MAX = 100  # of messages and groups inside each other, as in Google's Java library
-LONGEST_NAME = 1 << 16  # bytes of an enum's name
 
 # The compiled function and its parameters, with C's type names. It returns an int64.
 PARAMETERS = {

@@ -30,10 +30,12 @@ class ProtobufColumn(TypedColumn):
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str], **shared: Any) -> Self:
+        """See TypedColumn."""
         return cls(path=texts["Descriptor"], message=texts["Message"], **shared)
 
     @classmethod
     def needed(cls, column: str, texts: Mapping[str, str], *, has_registry: bool) -> dict[str, str]:
+        """See TypedColumn."""
         # With a registry, a message may be alone: its types are the subject's.
         if has_registry and not texts["Descriptor"]:
             return {}
@@ -44,6 +46,7 @@ class ProtobufColumn(TypedColumn):
 
     @property
     def type_option(self) -> str:
+        """See TypedColumn."""
         return f"{self.column}Message"
 
 

@@ -29,9 +29,7 @@ class AwsKeys:
     session_token: Secret | None = None
 
 
-def connect_message(
-    keys: AwsKeys, host: str, region: str, now: datetime, user_agent: str = "kfetch"
-) -> bytes:
+def connect_message(keys: AwsKeys, host: str, region: str, now: datetime) -> bytes:
     """Returns the JSON that asks a broker for a connection. ``now``: an aware time."""
     moment = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     scope = f"{moment[:8]}/{region}/{_SERVICE}/aws4_request"
@@ -48,7 +46,7 @@ def connect_message(
     signature = _signature(keys, parameters, host, scope)
     # In the message, the names are in lower case, and the action is "action".
     fields = {name.lower(): value for name, value in parameters.items()}
-    message = {"version": "2020_10_22", "host": host, "user-agent": user_agent, **fields}
+    message = {"version": "2020_10_22", "host": host, "user-agent": "kfetch", **fields}
     return json.dumps({**message, "x-amz-signature": signature}, separators=(",", ":")).encode()
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from kfetch.agent.inline import Query
+from kfetch.agent.inline import InlineQuery
 from kfetch.errors import CorruptBatch, DataLoss, KfetchError, ReadStalled
 from kfetch.fetch import broker_reader
 from tests.kfetch.fetch.helpers import T0, T1, by_partition, expected, opened, part, query, rows
@@ -45,7 +45,7 @@ def check_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_reader, "_CHECK_S", 0.0)
 
 
-def in_rack(kafka: RackKafka, rack: str = "r3", **more: str) -> Query:
+def in_rack(kafka: RackKafka, rack: str = "r3", **more: str) -> InlineQuery:
     """An inline query of an executor in a rack."""
     return query(kafka, kafka__client__rack=rack, kafka__fetch__max__wait__ms="20", **more)
 
