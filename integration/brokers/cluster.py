@@ -6,9 +6,9 @@
         cluster.node(1).start()             the same port and data
         cluster.node(1).upgrade(release)    stops it, and starts another release with its data
 
-It has what the tests use of ``kfetch_jobs.kafka.Cluster``, which runs one release alone. One
-ZooKeeper or one KRaft controller runs beside the brokers, and stays when they are killed. With
-``combined=True`` the brokers are the controllers. All of it ends with this process.
+It has the attributes of ``kfetch_jobs.kafka.Cluster`` that the tests use. That one runs only one
+release. One ZooKeeper or one KRaft controller runs beside the brokers, and stays when they are
+killed. With ``combined=True`` the brokers are the controllers. All of it ends with this process.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class ReleaseCluster:
     """Brokers of one release, or of two during an upgrade."""
 
     def __init__(
-        self, directory: Path, described: list[Process], release: Release, extra: Mapping[str, str]
+        self, directory: Path, specs: list[Process], release: Release, extra: Mapping[str, str]
     ) -> None:
         self.cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode()[:22]
         self._servers = [
-            Server(self, one, described, directory / f"node-{one.node_id}", release, extra)
-            for one in described
+            Server(self, spec, specs, directory / f"node-{spec.node_id}", release, extra)
+            for spec in specs
         ]
 
     @classmethod
@@ -91,12 +91,12 @@ class ReleaseCluster:
         roles = dict.fromkeys(range(1, brokers + 1), COMBINED if combined else BROKER)
         if not combined:
             roles[KEEPER_ID] = ZOOKEEPER if release.with_zookeeper else CONTROLLER
-        described = [
+        specs = [
             Process(node_id=n, role=role, port=next(ports), keeper_port=next(ports))
             for n, role in roles.items()
         ]
         extra = {key.replace("_", "."): str(value) for key, value in properties.items()}
-        cluster = cls(directory, described, release, extra)
+        cluster = cls(directory, specs, release, extra)
         for server in cluster._servers:
             server.requests = requests
         try:
@@ -109,7 +109,7 @@ class ReleaseCluster:
     @property
     def nodes(self) -> list[Server]:
         """The brokers."""
-        return [server for server in self._servers if server.described.serves]
+        return [server for server in self._servers if server.spec.serves]
 
     def node(self, node_id: int) -> Server:
         """Returns a broker. Their ids count from 1."""
@@ -135,17 +135,17 @@ class Server:
     def __init__(
         self,
         cluster: ReleaseCluster,
-        described: Process,
-        all_processes: list[Process],
+        spec: Process,
+        all_specs: list[Process],
         directory: Path,
         release: Release,
         extra: Mapping[str, str],
     ) -> None:
-        self.described = described
+        self.spec = spec
         self.release = release
         self.requests = "WARN"
         self._cluster = cluster
-        self._processes = all_processes
+        self._all_specs = all_specs
         self._directory = directory
         self._extra = extra
         self._launched: processes.LaunchedProcess | None = None
@@ -153,12 +153,12 @@ class Server:
     @property
     def node_id(self) -> int:
         """The broker's id."""
-        return self.described.node_id
+        return self.spec.node_id
 
     @property
     def address(self) -> str:
         """host:port for clients."""
-        return f"{HOST}:{self.described.port}"
+        return f"{HOST}:{self.spec.port}"
 
     @property
     def log(self) -> Path:
@@ -179,7 +179,7 @@ class Server:
         self._launched = None
 
     def stop(self, timeout_s: float = 60) -> None:
-        """Send SIGTERM, and wait until the broker has handed over its leaders and ended."""
+        """Sends SIGTERM. Waits until the broker has handed over its leaderships, and has ended."""
         if running := self._process:
             running.terminate()
             assert ready.wait_until(lambda: not self.running, time.monotonic() + timeout_s)
@@ -202,7 +202,7 @@ class Server:
         """Write the configuration, and format the data of KRaft the first time."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         data = self._directory / "data"
-        text = configuration.file_of(self.described, self._processes, data, self._extra)
+        text = configuration.file_of(self.spec, self._all_specs, data, self._extra)
         self._configuration.write_text(text)
         (self._directory / "log4j.properties").write_text(configuration.LOG4J1)
         (self._directory / "log4j2.xml").write_text(LOG4J2)
@@ -212,14 +212,14 @@ class Server:
     def launch(self) -> None:
         """Start the process, without waiting for it to answer."""
         main = "kafka.Kafka"
-        if self.described.role == ZOOKEEPER:
+        if self.spec.role == ZOOKEEPER:
             main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-        command = [*self._java(_HEAPS[self.described.role]), main, str(self._configuration)]
+        command = [*self._java(_HEAPS[self.spec.role]), main, str(self._configuration)]
         output = self._directory / "stdout.log"
         self._launched = processes.launch(command, output=output, detached=False)
 
     def wait_ready(self, expected: Collection[int]) -> None:
-        """Wait until the server answers; a broker, until it knows all of these brokers too."""
+        """Waits until the server answers. A broker must also know all ``expected`` brokers."""
         deadline = time.monotonic() + _START_S
         while not self._is_ready(expected):
             if not self.running:
@@ -257,16 +257,16 @@ class Server:
         assert result.returncode == 0, result.stdout + result.stderr
 
     def _is_ready(self, expected: Collection[int]) -> bool:
-        if self.described.serves:
+        if self.spec.serves:
             return set(expected) <= known_brokers(self.address)
         try:
-            socket.create_connection((HOST, self.described.keeper_port), timeout=2).close()
+            socket.create_connection((HOST, self.spec.keeper_port), timeout=2).close()
         except OSError:
             return False
         return True
 
     def _may_try_again(self) -> bool:
-        """Whether the broker found its own old session in ZooKeeper, which ends soon."""
+        """Whether the broker ended over its own old session in ZooKeeper, which expires soon."""
         return self.release.with_zookeeper and "NodeExists" in self._last_lines()
 
     def _last_lines(self) -> str:

@@ -62,14 +62,14 @@ class Run:
         self._query.processAllAvailable()
 
     def wait_for(self, end: int, added_end: int = 0) -> None:
-        """Wait until each record up to the ends was delivered, and compare."""
+        """Wait for as many records as the ends allow, and compare them with the expected ones."""
         expected = self._case.places(end, added_end)
         wait_until(lambda: len(self.places) >= len(expected), self._query, self.name)
         assert expected == self.places, self.name
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """(partition, offset) of all records of all runs. Each stands there as often as it came."""
+        """The (partition, offset) of each record of all runs, once for each delivery."""
         return self._delivered.places
 
     def stop(self) -> None:
@@ -80,7 +80,7 @@ class Run:
 
 @contextmanager
 def started(runs: list[Run]) -> Iterator[None]:
-    """All queries run meanwhile."""
+    """Runs all queries within the context."""
     try:
         for run in runs:
             run.start()
@@ -91,10 +91,9 @@ def started(runs: list[Run]) -> Iterator[None]:
 
 
 def follow(cluster: Cluster, topics: list[str], runs: list[Run]) -> None:
-    """Take the queries through the connector's steps, and compare what they deliver.
+    """Take the queries through the steps of the connector's test, and compare the records.
 
-    Records before the start, records while the query runs, while it is stopped, and after that in
-    partitions that are added while it runs.
+    Records come while the queries run, while they are stopped, and in partitions that are added.
     """
     with started(runs):
         one_more(cluster, topics, PARTITIONS)
@@ -122,7 +121,7 @@ def add_partitions(cluster: Cluster, topics: list[str]) -> None:
 def make(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> Callable[..., tuple[list[str], list[Run]]]:
-    """Topics of cases, and the queries of one or more sources over them."""
+    """Returns a function that makes topics for cases, and the queries of the sources over them."""
 
     def prepare(cases: list[Case], *sources: str) -> tuple[list[str], list[Run]]:
         assert {(SUITE, case.name) for case in cases} <= connector_cases()
@@ -139,7 +138,7 @@ def make(
 
 
 def load(spark: SparkSession, cluster: Cluster, source: str, options: dict[str, Any]) -> DataFrame:
-    """A stream of kfetch or of the connector."""
+    """Returns a stream of kfetch or of the connector."""
     texts = {name: str(value) for name, value in options.items()}
     reader = spark.readStream.format(source).options(**texts)
     return reader.option("kafka.bootstrap.servers", cluster.bootstrap_servers).load()
@@ -154,8 +153,8 @@ def load(spark: SparkSession, cluster: Cluster, source: str, options: dict[str, 
 def test_three_of_the_matrix(
     kafka: Cluster, make: Callable[..., tuple[list[str], list[Run]]]
 ) -> None:
-    """A query reads from its start: what arrives, what came while it was stopped, and partitions
-    that are added."""
+    """A query reads from its start: records that arrive, records that came while it was stopped,
+    and partitions that are added."""
     chosen = [
         case
         for case in CASES
@@ -179,8 +178,8 @@ def test_three_of_the_matrix(
 def test_the_matrix(
     kafka: Cluster, make: Callable[..., tuple[list[str], list[Run]]], cases: list[Case]
 ) -> None:
-    """From each start, kfetch and the connector deliver the same records: what arrives, what came
-    while the query was stopped, and partitions that are added."""
+    """From each start, kfetch and the connector deliver the same records. Some arrive during a run,
+    some while the query is stopped, and some in partitions that are added."""
     topics, runs = make(cases, "kfetch", "kafka")
 
     follow(kafka, topics, runs)

@@ -1,4 +1,4 @@
-"""The watch over a real broker, without Spark: an idle topic's bytes, and an open transaction."""
+"""The watch over a real broker, without Spark: idle topics, open transactions, former topics."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def options(servers: str, topic: str) -> SourceOptions:
 
 
 @pytest.fixture
-def driving() -> Iterator[Callable[[SourceOptions], Driver]]:
-    """Make drivers, and close them after the test."""
+def new_driver() -> Iterator[Callable[[SourceOptions], Driver]]:
+    """Makes drivers, and closes them after the test."""
     made: list[Driver] = []
 
     def make(chosen: SourceOptions) -> Driver:
@@ -48,7 +48,7 @@ def driving() -> Iterator[Callable[[SourceOptions], Driver]]:
 
 
 def follow_log_ends(driver: Driver, start: Offsets, seconds: float) -> Offsets:
-    """Ask for the latest offset again and again, as Spark does, for some time."""
+    """Asks for the latest offset for ``seconds``, again and again, as Spark does."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         start = driver.next_end(start, None) or start
@@ -58,13 +58,13 @@ def follow_log_ends(driver: Driver, start: Offsets, seconds: float) -> Offsets:
 
 @pytest.mark.long
 def test_a_thousand_idle_partitions_cost_nothing(
-    tmp_path: Path, driving: Callable[[SourceOptions], Driver]
+    tmp_path: Path, new_driver: Callable[[SourceOptions], Driver]
 ) -> None:
-    """An idle watch sends no ListOffsets. Fetches have at most 60 bytes and replies at most 40. All
-    of it is below 1,000 bytes a second."""
+    """An idle watch sends no ListOffsets. Its fetches have at most 60 bytes, and their replies at
+    most 40. The sum is below 1,000 bytes a second."""
     with proxied(tmp_path / "kafka") as (_, proxy, address):
         create(address, "idle", PARTITIONS)
-        driver = driving(options(address, "idle"))
+        driver = new_driver(options(address, "idle"))
         start = follow_log_ends(driver, driver.initial_offsets(), 2.0)
         proxy.take_tallies()
         end = follow_log_ends(driver, start, SECONDS)
@@ -81,15 +81,15 @@ def test_a_thousand_idle_partitions_cost_nothing(
 
 
 def test_an_open_transaction_keeps_the_long_poll(
-    kafka: Cluster, topic: TopicFactory, driving: Callable[[SourceOptions], Driver]
+    kafka: Cluster, topic: TopicFactory, new_driver: Callable[[SourceOptions], Driver]
 ) -> None:
-    """Under read_committed an open transaction makes no hot loop: polls wait the long poll. Other
-    partitions continue, and committed records are known at once."""
+    """Under read_committed an open transaction makes no hot loop: each poll takes as long as a long
+    poll may. Other partitions continue, and the driver knows committed records at once."""
     name = topic(2)
     held, free = TopicPartition(name, 0), TopicPartition(name, 1)
     chosen = options(kafka.bootstrap_servers, name)
     chosen = replace(chosen, fetch=replace(chosen.fetch, read_committed=True))
-    driver = driving(chosen)
+    driver = new_driver(chosen)
     start = follow_log_ends(driver, driver.initial_offsets(), 1.0)
     servers = {"bootstrap_servers": kafka.bootstrap_servers}
     with (
@@ -103,41 +103,41 @@ def test_an_open_transaction_keeps_the_long_poll(
         polls = driver._watch.stats().incremental_requests
         start = follow_log_ends(driver, start, 4.0)
         polls = driver._watch.stats().incremental_requests - polls
-        plain.send(name, b"beside", partition=1).get(30)
-        beside = driver.next_end(start, None)
+        plain.send(name, b"plain", partition=1).get(30)
+        with_plain = driver.next_end(start, None)
         transactional.commit_transaction()
-        committed = beside and driver.next_end(beside, None)
+        committed = with_plain and driver.next_end(with_plain, None)
 
     assert polls <= 4.0 / 0.5 + 2
-    assert beside is not None
-    assert (0, 1) == tuple(beside.positions[tp].offset for tp in (held, free))
+    assert with_plain is not None
+    assert (0, 1) == tuple(with_plain.positions[tp].offset for tp in (held, free))
     assert committed is not None
     assert 2 == committed.positions[held].offset  # the record and the marker
 
 
 def test_a_topic_that_leaves_and_returns(
-    kafka: Cluster, topic: TopicFactory, driving: Callable[[SourceOptions], Driver]
+    kafka: Cluster, topic: TopicFactory, new_driver: Callable[[SourceOptions], Driver]
 ) -> None:
-    """A topic that the options leave out for a while is read on where the query left it. A leader
-    epoch that the broker does not know changes no position."""
+    """A topic leaves the options and returns. The query continues where it has left the topic. A
+    leader epoch that the broker does not know changes no position."""
     away, stays = topic(), topic()
     both = f"{away},{stays}"
     write(kafka, away, ["a", "b"])
     write(kafka, stays, ["c"])
 
-    def lenient(names: str) -> Driver:
+    def driver_of(names: str) -> Driver:
         chosen = options(kafka.bootstrap_servers, names)
-        return driving(replace(chosen, fail_on_data_loss=False))
+        return new_driver(replace(chosen, fail_on_data_loss=False))
 
-    driver = lenient(both)
+    driver = driver_of(both)
     start = follow_log_ends(driver, driver.initial_offsets(), 1.0)
     newer = {tp: Position(at.offset, at.leader_epoch + 9) for tp, at in start.positions.items()}
-    alone = lenient(stays).next_end(replace(start, positions=newer), None)
-    assert alone is not None
+    without_away = driver_of(stays).next_end(replace(start, positions=newer), None)
+    assert without_away is not None
     write(kafka, away, ["d"])
-    again = lenient(both)
-    end = again.next_end(from_json(alone.to_json()), None)
+    again = driver_of(both)
+    end = again.next_end(from_json(without_away.to_json()), None)
     assert end is not None
-    (split,) = again.splits(alone, end)
+    (split,) = again.splits(without_away, end)
 
     assert [(away, 2, 3)] == [(part.tp.topic, part.start, part.end) for part in split.ranges]

@@ -2,8 +2,8 @@
 
 ``spark.readStream.format("kfetch")`` finds the source by itself (``pyspark_kfetch``). Importing
 this package loads no socket, no numba and no Spark; ``LagListener`` is imported when it is first
-asked for (PEP 562). The driver's half begins in ``spark.source``, and the executor's half in
-``spark.worker``.
+asked for (PEP 562). Open ``spark.source`` for the driver's half, ``spark.worker`` for the
+executor's half. Decision makers without I/O lie here: ``planner``, ``offsets``, ``losses``.
 """
 
 from __future__ import annotations

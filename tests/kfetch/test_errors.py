@@ -1,4 +1,4 @@
-"""The error tree: picklable to the last attribute, one shape, and as its docstring draws it."""
+"""The error tree: each error survives pickling, has one shape, and stands in the docstring."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ALL = classes()
 WHERE = {"topic": "clicks", "partition": 3, "offset": 2**62, "code": 6, "retriable": True}
 
 
-def made(kind: type[KfetchError]) -> KfetchError:
-    """An error of this class."""
+def error_of(kind: type[KfetchError]) -> KfetchError:
+    """Returns an error of this class."""
     if issubclass(kind, ConfigError):
         return kind("a.yml:1: wrong", "a.yml:2: wrong, too")
     return kind("clicks-3: gone", action="look elsewhere", **WHERE)
@@ -35,7 +35,7 @@ def made(kind: type[KfetchError]) -> KfetchError:
 )
 def test_pickling_keeps_everything(kind: type[KfetchError]) -> None:
     """An error of either tree arrives in another process with its class and all attributes."""
-    sent = made(kind)
+    sent = error_of(kind)
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         arrived = pickle.loads(pickle.dumps(sent, protocol))
 
@@ -87,8 +87,8 @@ def test_the_code_of_spark_is_not_repeated() -> None:
     assert sentence == str(errors.MalformedTimestamp(sentence))
 
 
-def test_a_run_that_a_source_error_ended_has_both_codes() -> None:
-    """The job's code comes first, then that of the source's error."""
+def test_a_jobs_error_has_the_code_of_its_cause_too() -> None:
+    """If an error of the source ends a run, the job's code comes first, then the source's code."""
     error = RecordsLost("job a failed", cause_condition="LOG_TRUNCATED")
 
     assert "job a failed [RECORDS_LOST.LOG_TRUNCATED]" == str(error)

@@ -1,7 +1,7 @@
 """One committed micro-batch, and its line in ``progress.jsonl``: pure.
 
-A line may also say that an undo or a replay has deleted the rows of micro-batches. Readers that do
-not know it skip it.
+A line may also say that a replay has deleted the rows of micro-batches. Readers that do not know it
+skip it.
 
 Offsets are totals over all partitions, for curves and tables. The checkpoint has the positions.
 """

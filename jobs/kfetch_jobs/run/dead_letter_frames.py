@@ -60,12 +60,12 @@ def places_of(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), parts)
 
 
-def bad(places: DataFrame) -> DataFrame:
+def dead_letters_among(places: DataFrame) -> DataFrame:
     """Returns the dead letters among the places of records."""
     return places.where("error IS NOT NULL")
 
 
-def beside(rows: DataFrame, places: DataFrame) -> DataFrame:
+def rows_and_places(rows: DataFrame, places: DataFrame) -> DataFrame:
     """Returns one stream of rows and places of records, so that one micro-batch has both."""
     from pyspark.sql import functions as f
 
@@ -73,7 +73,7 @@ def beside(rows: DataFrame, places: DataFrame) -> DataFrame:
     return both.unionByName(places.select(f.struct("*").alias(LETTER)), allowMissingColumns=True)
 
 
-def split(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
+def split_rows_and_places(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Returns the rows and the places of a micro-batch of such a stream."""
     return (
         batch.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*"),

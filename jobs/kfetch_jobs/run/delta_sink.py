@@ -4,8 +4,8 @@ append                  Delta's own streaming sink: the table records (query id,
 merge, dead letters     foreachBatch, with the same record as txnAppId and txnVersion. Delta skips a
                         batch that is repeated after a crash, because the table has its record
 
-A micro-batch may come again with another decoding. ``letters_table`` keeps each record in one of
-the two tables then.
+A micro-batch may come again after a change of the decoding. ``letters_table`` then keeps each
+record in one of the two tables.
 
 With dead letters, a transform without state runs inside foreachBatch, so Spark reads Kafka once. A
 transform with state runs before it. Its rows and the dead letters are one stream, for which Spark
@@ -29,12 +29,12 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.run.dataframes import apply_transform, source_frames, user_mistakes
 from kfetch_jobs.run.dead_letter_frames import (
-    bad,
-    beside,
     check_no_registry,
+    dead_letters_among,
     good_records,
     places_of,
-    split,
+    rows_and_places,
+    split_rows_and_places,
 )
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
 from kfetch_jobs.run.letters_table import repeat_letters, write_letters
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("kfetch_jobs.run")
 
 _START_S = 600
-"""A batch may begin before ``start`` returns. It waits this long for it, in seconds."""
+"""A micro-batch may begin before ``start`` returns, and waits for that so many seconds."""
 
 
 def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None) -> StreamingQuery:
-    """Start the job's query. Raises ConfigError if Spark or Delta refuse its definition.
+    """Starts the job's query. Raises ConfigError if Spark or Delta refuse its definition.
 
     ``counts`` gets the number of dead letters of each micro-batch.
     """
@@ -74,7 +74,7 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
             return _by_batch(job, frames["source"], _transforming(job, counts))
         check_no_registry(job)
         places = places_of(frames.values())
-        both = beside(result, places if _may_repeat(job) else bad(places))
+        both = rows_and_places(result, places if _may_repeat(job) else dead_letters_among(places))
         counts.reads = stream_leaves(both._jdf.queryExecution().analyzed())
         return _by_batch(job, both, _splitting(job, counts))
     if job.file.sink.mode == "merge":
@@ -83,7 +83,10 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
 
 
 def _may_repeat(job: Job) -> bool:
-    """Whether the first micro-batch may be in the tables in part. Of a remote one, nobody knows."""
+    """Whether an earlier run may have written parts of the first micro-batch.
+
+    That is unknown, and so possible, if the checkpoint is remote.
+    """
     path = local_directory(job)
     return path is None or read_checkpoint(path).pending
 
@@ -99,10 +102,10 @@ def _frames(spark: SparkSession, job: Job) -> tuple[dict[str, DataFrame], DataFr
     if columns:
         narrow = source_frames(spark, job, columns)
         with suppress(ConfigError):  # SELECT * EXCEPT (key) names a column that it does not use
-            same = apply_transform(job, good_records(narrow))
-            if same.schema == result.schema:
+            narrow_result = apply_transform(job, good_records(narrow))
+            if narrow_result.schema == result.schema:
                 log.info("the transform uses these columns of the source: %s", ", ".join(columns))
-                return narrow, same
+                return narrow, narrow_result
     return frames, result
 
 
@@ -185,12 +188,12 @@ def _transforming(job: Job, counts: DeadLetterCounts) -> Write:
 
 
 def _splitting(job: Job, counts: DeadLetterCounts) -> Write:
-    """Returns the writer of the micro-batches of ``beside``."""
+    """Returns the writer of the micro-batches of ``rows_and_places``."""
     put_letters = _letters_writer(job, counts, stateful=True)
 
     def write(batch: DataFrame, query: str, number: int) -> None:
         with _persisted(batch):
-            rows, places = split(batch)
+            rows, places = split_rows_and_places(batch)
             put_letters(places, query, number)
             _write_rows(job, rows, query, number)
 
@@ -215,7 +218,7 @@ def _letters_writer(job: Job, counts: DeadLetterCounts, *, stateful: bool) -> Wr
 
 @contextmanager
 def _persisted(batch: DataFrame) -> Iterator[None]:
-    """Keep a micro-batch. Else Spark reads Kafka once for each of the two tables."""
+    """Persists a micro-batch. Otherwise Spark reads Kafka once for each of the two tables."""
     batch.persist()
     try:
         yield

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.run.dead_letter_frames import bad
+from kfetch_jobs.run.dead_letter_frames import dead_letters_among
 from kfetch_jobs.run.dead_letters import Letters
 from kfetch_jobs.run.tables import append, existing_table, has_batch
 from kfetch_jobs.util.plural import counted
@@ -32,7 +32,7 @@ _SAME = " AND ".join(f"t.{name} <=> s.{name}" for name in _PLACE)
 def write_letters(job: Job, places: DataFrame, query: str, number: int) -> Letters:
     """Append the dead letters of a micro-batch to their table, and return their number."""
     assert job.dead_letters is not None
-    letters = bad(places)
+    letters = dead_letters_among(places)
     found = _report(job, letters, number)
     if found.records:
         append(job.dead_letters, letters, query, number)
@@ -54,11 +54,11 @@ def repeat_letters(
         if stateful:
             _check_same(table, places, number)
         log.info("micro-batch %d is in %s already, so its letters stay", number, job.target)
-        return _report(job, bad(places), number)
+        return _report(job, dead_letters_among(places), number)
     if table is None or not has_batch(table, query, number):
         return write_letters(job, places, query, number)
     _replace(table, places)
-    return _report(job, bad(places), number)
+    return _report(job, dead_letters_among(places), number)
 
 
 def _report(job: Job, letters: DataFrame, number: int) -> Letters:
@@ -87,7 +87,7 @@ def _check_same(table: DeltaTable | None, places: DataFrame, number: int) -> Non
     from pyspark.sql import functions as f
 
     if table is None:
-        differ = bad(places)
+        differ = dead_letters_among(places)
     else:
         both = places.alias("s").join(table.toDF().alias("t"), f.expr(_SAME), "left")
         differ = both.where("(s.error IS NULL) = (t.offset IS NOT NULL)")

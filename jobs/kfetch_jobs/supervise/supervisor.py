@@ -100,6 +100,11 @@ class Supervisor:
             yield supervisor
 
     def _take_over(self, jobs: dict[str, Job], ended_s: float | None, *, clean: bool) -> None:
+        """Begin with the states and the runs that the last supervisor has left.
+
+        ``jobs``: those without mistakes. ``ended_s``: when the last supervisor ended. ``clean``:
+        whether nobody has killed it.
+        """
         now = time.time()
         states = self._store.states()
         mistaken = set(self._project.jobs()) - jobs.keys()
@@ -130,7 +135,7 @@ class Supervisor:
         return [run for run in self._store.open_runs() if run_process(storage, run).alive]
 
     def _jobs_of_runs(self, jobs: dict[str, Job], mistaken: set[str]) -> dict[str, Job]:
-        """The jobs that still run, as they were validated for their runs.
+        """Returns the jobs that still run, as they were validated for their runs.
 
         Their files may have changed since, and may have mistakes now. A disabled job ends.
         """
@@ -362,7 +367,7 @@ class Supervisor:
             log.info("job %s: %s: %s", name, kind, state.phase)
 
     def _end_all(self, hurry: Callable[[], bool]) -> None:
-        """End every job after its micro-batch. Once no job runs, raise the database's error."""
+        """End every job after its micro-batch. Raises an error of the database once no job runs."""
         self._shutting_down = True
         now = self._now()
         for supervised in self._jobs.values():
@@ -380,7 +385,7 @@ class Supervisor:
         log.info("ended; no job runs")
 
     def _end_round(self, hurry: Callable[[], bool]) -> None:
-        """Look at each job once. The living come first: a full disk takes no record of an end."""
+        """Check each job once, living processes first: on a full disk, recording an end fails."""
         now = self._now()
         running = [one for one in self._jobs.values() if one.process is not None]
         for supervised in sorted(running, key=lambda one: not (one.process and one.process.alive)):

@@ -7,6 +7,8 @@ rotating_log.py  a log with a limit
 disk_space.py    free space
 mounts.py        the kind of file system of a path
 times.py         times for people
+disk_space.py    the free space of a file system, and when it is short: pure
+rotating_log.py  logs with a limit, which rotate while their writer lives
 cached_value.py  a slow value, computed once for many callers
 plural.py        a count with its noun
 """

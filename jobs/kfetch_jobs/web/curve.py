@@ -123,7 +123,7 @@ class JobCurves:
     """The newest is last."""
 
     def forget_dead_letters(self, first: int) -> None:
-        """Set the dead letters of the micro-batches from ``first`` on to 0, after an undo."""
+        """Sets the dead letters of the micro-batches from ``first`` on to 0, after a replay."""
         for index, batch in enumerate(self.batches):
             if batch.batch >= first:
                 self.batches[index] = replace(batch, dead_letters=0, dead_letter="")

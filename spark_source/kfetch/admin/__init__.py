@@ -7,9 +7,10 @@ Other modules of kfetch may change without notice.
     brokers     whether kfetch can read from a cluster: versions, brokers, topics
     checkpoint  a query's checkpoint on this machine; offset_log has the text of its files
     checkpoint_check, to_connector  compare it with Kafka; write it for Spark's connector
+    checkpoint_use  whether a query may run on it
     agents      the agents of this machine and what they report
-    samples     a topic's newest records, and the schema of their JSON; registry_samples asks a
-                schema registry
+    samples     a topic's newest records, and the schema that their JSON has
+    registry_samples  the columns that a schema registry gives a topic
     explanations  the page of each error
     statistics  totals from the files in ``kfetch.statsDirectory``
     decoder     shows whether the record decoder is compiled, and compiles it

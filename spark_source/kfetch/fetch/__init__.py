@@ -4,8 +4,8 @@
 - ``broker_reader`` reads ranges through a fetcher, and ``progress`` holds the position of a range.
 - ``arrivals`` says what may arrive for a range.
 - ``recovery`` answers the errors of a partition.
-- ``replica_moves`` puts ranges at followers and back. ``read_replicas`` holds the choices of a
-  query, and ``replicas`` has their rules.
+- ``replicas`` chooses leader or follower, and ``read_replicas`` keeps the choices of a process.
+  ``replica_moves`` moves ranges between the two.
 - ``part_decoder`` decodes records, and ``split_reader`` joins all this into Arrow batches.
 - ``events`` says what happened, ``stats`` how it is counted, ``totals`` adds it up, and
   ``stats_file`` writes the sums to files.

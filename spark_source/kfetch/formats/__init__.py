@@ -12,5 +12,11 @@ that can't be decoded, ``dead_letters`` makes a column, with the ``places`` of t
 
 The loops of JSON accept only documents whose meaning is certain. ``json.reference`` decides about
 all others, on the tokens of ``json.tokens``. For Avro, ``avro.program`` resolves writer to reader
-into instructions, which the loops execute. ``face`` is what other packages see.
+into instructions, which the loops execute.
+
+``face`` is what other packages see. ``options`` reads the options of all formats, ``files`` reads
+files of types, and ``reader_schemas`` asks the registry for the reader's schema. ``loading`` loads
+the compiled loops. ``typed_values`` decodes the keys and values of a batch. ``dead_letters`` has
+the records that can't be decoded, and ``places`` finds their offsets. ``drift`` looks for fields
+that the schema lacks.
 """

@@ -8,4 +8,9 @@ the client for all questions about metadata, offsets and epochs. ``servers`` cho
 and ``retry`` has the policies by which it asks again. ``probes`` ask what listens at an address
 whose first connection fails, and ``diagnosis`` judges the answers. ``lean`` imports kafka-python's
 messages without its clients.
+
+``addresses`` connects to a name with several addresses. ``frames`` has a connection's memory, and
+``reader`` reads primitive types there. ``groups`` reads and commits offsets of consumer groups,
+``timestamp_types`` asks for a log's kind of timestamps, and ``http_request`` asks services beside
+Kafka.
 """

@@ -1,4 +1,4 @@
-"""Log-ins below a fetch: a session outlasts them, and a refused one ends a task at once."""
+"""Log-ins of a fetcher: its session outlasts them, and a refused log-in ends a task at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T0 = TopicPartition("t", 0)
 
 
 def soon() -> float:
-    """A deadline."""
+    """Returns a deadline."""
     return time.monotonic() + 10
 
 
@@ -86,7 +86,7 @@ def test_a_password_that_was_changed_ends_the_fetch(kafka: LittleKafka) -> None:
 
 
 def fetcher_in_flight(kafka: LittleKafka) -> Fetcher:
-    """A fetcher with a session, and a request that waits for its reply."""
+    """Returns a fetcher with a session, and with a request that waits for its reply."""
     login_server(kafka, lifetime_ms=100_000)
     fetcher = Fetcher(kafka.nodes[1].broker, FetchOptions(max_wait_ms=1), network(alice()))
     position = FetchPosition(topic_id=kafka.topics["t"].topic_id, offset=0, max_bytes=100)
@@ -98,7 +98,7 @@ def fetcher_in_flight(kafka: LittleKafka) -> Fetcher:
 
 
 def login_gets_due(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """Let another log-in be due once, after so many questions."""
+    """Let another log-in be due once, after ``after`` calls of ``is_due``."""
     assert fetcher._connection is not None
     assert fetcher._connection._login is not None
     answers = chain(repeat(False, after), [True], repeat(False))
@@ -108,7 +108,7 @@ def login_gets_due(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch, after: int
 def test_a_log_in_that_gets_due_while_closing(
     kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may get due while the last reply is awaited. Then the session is left to expire."""
+    """A log-in gets due while the fetcher waits for its last reply. The session expires later."""
     fetcher = fetcher_in_flight(kafka)
     login_gets_due(fetcher, monkeypatch, after=1)
     fetcher.close()
@@ -120,7 +120,7 @@ def test_a_log_in_that_gets_due_while_closing(
 def test_a_log_in_does_not_delay_closing(
     kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log-in right before the last request has no more time than closing has."""
+    """A log-in before the closing request gets no more time than closing itself."""
     monkeypatch.setattr(fetcher_module, "_CLOSE_TIMEOUT_S", 0.1)
     fetcher = fetcher_in_flight(kafka)
     kafka.nodes[1].always(SaslHandshakeRequest, Silence())
@@ -155,7 +155,7 @@ def test_a_refused_log_in_ends_a_task_at_once(kafka: LittleKafka) -> None:
 
 
 def test_a_refused_log_in_ends_a_question_at_once(kafka: LittleKafka) -> None:
-    """A cluster asks neither again nor another server, because no other one knows better."""
+    """The client asks neither again nor another server: no server accepts a wrong password."""
     login_server(kafka)
     server = ("127.0.0.1", kafka.nodes[1].port)
     with (

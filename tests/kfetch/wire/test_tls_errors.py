@@ -1,4 +1,4 @@
-"""The sentences of TLS: for each reason of OpenSSL, also those that no test server gives."""
+"""Sentences for each of OpenSSL's reasons, also for reasons that no test server gives."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ONE_CIPHER = TlsOptions(ciphers=("AES128-SHA",), max_version="TLSv1.2")
 
 
 def alert(reason: str) -> OSError:
-    """An exception of ``ssl`` with OpenSSL's name of a reason."""
+    """Returns an exception of ``ssl`` with OpenSSL's name of a reason."""
     error = ssl.SSLError(1, f"[SSL: {reason}] (_ssl.c:1)")
     error.reason = reason
     return error
 
 
 def unverified(code: int) -> OSError:
-    """An exception of ``ssl`` about a broker's certificate."""
+    """Returns an exception of ``ssl`` about a broker's certificate."""
     error = ssl.SSLCertVerificationError(1, "certificate verify failed")
     error.verify_code, error.verify_message = code, "its message"
     return error
@@ -55,7 +55,7 @@ REASONS: list[tuple[OSError, TlsOptions, str, str]] = [
 
 @pytest.mark.parametrize(("cause", "options", "problem", "part"), REASONS)
 def test_reasons(cause: OSError, options: TlsOptions, problem: str, part: str) -> None:
-    """Each reason has a problem, and a sentence that begins with the broker's address."""
+    """Each reason has its problem, and its sentence begins with the broker's address."""
     error = explain(cause, "h", 9093, options)
 
     assert error is not None
@@ -82,8 +82,8 @@ def test_the_truststore_to_change_is_named() -> None:
         TimeoutError("timed out"),
     ],
 )
-def test_what_may_pass_is_not_explained(cause: OSError) -> None:
-    """A broker's fault of the moment is an ordinary lost connection, which kfetch retries."""
+def test_temporary_faults_are_not_explained(cause: OSError) -> None:
+    """A fault that may pass counts as an ordinary lost connection, which kfetch retries."""
     assert explain(cause, "h", 1, PLAIN) is None
 
 

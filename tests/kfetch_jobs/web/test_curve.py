@@ -1,4 +1,4 @@
-"""Curves of lag and throughput: nothing is lost or made up, and all is bounded."""
+"""Curves of lag and throughput: they neither lose nor invent rows, and their memory is bounded."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_how_far_behind_is_known_where_a_micro_batch_ended() -> None:
 
 
 @pytest.mark.parametrize("finished", [0.0, -5.0, NOW + 3600, 1e300])
-def test_times_that_cannot_be_are_passed_over(finished: float) -> None:
+def test_impossible_times_are_skipped(finished: float) -> None:
     """A line with a time in the far future is skipped. It would empty the curves."""
     curves = added(BATCH, replace(BATCH, finished=finished), replace(BATCH, batch=2))
 
@@ -74,8 +74,8 @@ def test_times_that_cannot_be_are_passed_over(finished: float) -> None:
     )
 )
 def test_all_rows_are_in_the_curve(batches: list[Batch]) -> None:
-    """In any order and length, the sum over a window has the rows of its micro-batches, as far
-    as they started inside it."""
+    """For any micro-batches in any order, a window has no more rows than they have. It has all rows
+    of those that started inside it."""
     curves = added(*batches)
     points = curves.windows["24h"].points(NOW)
     total = sum(batch.rows for batch in batches)

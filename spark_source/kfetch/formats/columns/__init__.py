@@ -1,1 +1,7 @@
-"""Struct columns: their types, DDL, tables of nodes, and the compiled loops that fill them."""
+"""Struct columns: their types, DDL, tables of nodes, and the compiled loops that fill them.
+
+``types`` is the tree of Spark's types, and ``ddl`` reads and writes it. ``struct_column`` has the
+buffers of a column, and ``layout`` the numbers that it shares with the loops. ``number_loops`` and
+``slot_loops`` serve all formats, on the machine operations of ``intrinsics``. ``decoded`` is what
+every decoder returns. ``raw_copies`` copies the bytes of some records into a column.
+"""
