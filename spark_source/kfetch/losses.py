@@ -139,6 +139,11 @@ class Absences:
             if tp in missing:
                 self._looks[tp] = (first if now - last <= self._pause_max_s else now), now
 
+    def forget_others(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget all but ``partitions``, because nobody looks for the others any more."""
+        for tp in self._looks.keys() - set(partitions):
+            del self._looks[tp]
+
     def is_gone(self, tp: TopicPartition, now: float) -> bool:
         """Returns whether no broker has named a partition for long enough."""
         return tp in self._looks and now - self._looks[tp][0] >= GONE_AFTER_S

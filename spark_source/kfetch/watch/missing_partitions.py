@@ -40,6 +40,7 @@ class MissingPartitions:
         topics. Sets ``hidden``.
         """
         now = time.monotonic()
+        self._absences.forget_others(expected)  # one that was gone may return
         doubtful = [tp for tp in expected if not view.has(tp, topic_ids)]
         unsettled = [tp for tp in doubtful if not self._absences.is_gone(tp, now)]
         view = self._lookup.completed(view, unsettled, topic_ids)

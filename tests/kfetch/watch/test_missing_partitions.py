@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from kafka.protocol.metadata import MetadataRequest
 
 from kfetch import losses
 from kfetch.errors import PartitionGone
+from kfetch.model import NO_TOPIC_ID, ClusterView, TopicPartition
+from kfetch.model import Topic as MetadataTopic
 from kfetch.offsets import Offsets
 from kfetch.watch import missing_partitions
 from kfetch.watch.driver import Driver
@@ -167,6 +170,33 @@ def test_a_topic_that_returns(kafka: LittleKafka, restart: bool) -> None:
     assert [b"meanwhile", b"d"] == reader.values[4:]
     assert {T0: 4, T1: 1, U0: 1} == at(reader.offsets)
     assert not reader.offsets.left
+
+
+class OneBroker:
+    """The lookup of a cluster of one broker: no other completes its metadata."""
+
+    def completed(self, view: ClusterView, *_: Any) -> ClusterView:
+        return view
+
+    def is_subscribed(self, _: TopicPartition) -> bool:
+        return True
+
+
+def test_hidden_again_after_a_return(clock: Clock) -> None:
+    """A partition that was gone and came back has its ten seconds again."""
+    lookup: Any = OneBroker()
+    missing = missing_partitions.MissingPartitions(lookup)
+    empty = ClusterView(brokers={}, topics={})
+    topic = MetadataTopic(name="t", topic_id=NO_TOPIC_ID, internal=False, leaders={0: None})
+    missing.look(empty, [T0], {})
+    clock.now += 10
+    missing.look(empty, [T0], {})
+    assert not missing.hidden
+    missing.look(replace(empty, topics={"t": topic}), [], {})  # gone, so nobody expects it
+    clock.now += 300
+    missing.look(empty, [T0], {})
+
+    assert {T0} == missing.hidden
 
 
 def test_another_topic_of_that_name(kafka: LittleKafka) -> None:
