@@ -3,8 +3,6 @@
 files.py         locks, private files, and files that appear whole
 process.py       starts a process and signals it, and never another one
 redact.py        output of processes without secrets
-rotating_log.py  a log with a limit
-disk_space.py    free space
 mounts.py        the kind of file system of a path
 times.py         times for people
 disk_space.py    the free space of a file system, and when it is short: pure

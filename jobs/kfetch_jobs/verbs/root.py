@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import typer
 
-from kfetch_jobs.verbs import doctor, files, offsets, plan, running, status, supervising, tools
+from kfetch_jobs.verbs import demo, doctor, files, offsets, plan, running, status, supervising
 from kfetch_jobs.verbs.broker import app as broker
 
 
 def mount(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
-    app.command(short_help="Kill a job midway, and count every event.")(tools.demo)
+    app.command(short_help="Kill a job midway, and count every event.")(demo.demo)
     app.command(short_help="Make a new project.")(files.init)
     app.command(short_help="Check every file of the project.")(files.validate)
     app.command(short_help="Print the JSON Schema of the files, for editors.")(files.schema)

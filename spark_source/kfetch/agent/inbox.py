@@ -1,4 +1,4 @@
-"""A task's inbox: the ArrivalSource of a task whose ranges are read by SharedBrokers."""
+"""A task's inbox: its ArrivalSource, which the SharedBrokers of its ranges fill."""
 
 from __future__ import annotations
 

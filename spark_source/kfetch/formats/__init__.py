@@ -3,12 +3,7 @@
 ``columns`` has the types, their DDL and the struct column. ``json``, ``avro`` and ``protobuf`` are
 one format each: ``options`` says which options it reads, ``loops`` is the compiled code, and
 ``decoder`` runs it. A line in ``format`` registers a format. ``registry`` asks schema registries,
-and reads the headers of Confluent's wire format. The driver takes a reader's schema from them with
-``reader_schemas``.
-
-``loading`` compiles the loops. ``typed_values`` decodes the keys and values of a batch. For those
-that can't be decoded, ``dead_letters`` makes a column, with the ``places`` of their records.
-``drift`` counts fields that a schema lacks.
+and reads the headers of Confluent's wire format.
 
 The loops of JSON accept only documents whose meaning is certain. ``json.reference`` decides about
 all others, on the tokens of ``json.tokens``. For Avro, ``avro.program`` resolves writer to reader

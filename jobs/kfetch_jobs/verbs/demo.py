@@ -1,4 +1,4 @@
-"""``kfetch demo``."""
+"""``kfetch demo``: kills a job midway, and counts every event."""
 
 from __future__ import annotations
 
