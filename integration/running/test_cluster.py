@@ -125,4 +125,4 @@ def test_jobs_on_a_cluster(
     assert sum(n // 3 + 1 for n in range(4, 30, 5)) == len(joined) == len({*map(str, joined)})
     for worker in ("one", "two"):
         # Compiled where it was imported from.
-        assert [*(tmp_path / worker).glob(f"app-*/*/{PACKAGE}/__pycache__/worker.*.pyc")]
+        assert [*(tmp_path / worker).glob(f"app-*/*/{PACKAGE}/spark/__pycache__/worker.*.pyc")]
