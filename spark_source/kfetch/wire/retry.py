@@ -42,7 +42,8 @@ def longest_pause_s(options: NetworkOptions) -> float:
 class RetryPauses:
     """Pauses that double from ``retry_backoff_s`` to ``retry_backoff_max_s``, with ``JITTER``.
 
-    They are those of KIP-580. If the first one is set longer than the longest one, every pause is the longest one.
+    They are those of KIP-580. If the first one is set longer than the longest one, every pause is
+    the longest one.
     """
 
     def __init__(self, options: NetworkOptions) -> None:
