@@ -21,15 +21,7 @@ LISTED_ALL, TABLE_FULL, NOT_PLAIN = 0, 1, 2
 """The results of ``list_batches``. NOT_PLAIN: ``records.sections`` must read the slice."""
 
 # The progress of ``walk_batches``: the fields of ``records.batch.Walk``, in its order.
-(
-    WALKED,
-    PREVIOUS_AT,
-    LAST_AT,
-    WALKED_TO,
-    WALKED_OFFSET,
-    FIRST_AT,
-    WALK_WIDTH,
-) = range(7)
+WALKED, PREVIOUS_AT, LAST_AT, WALKED_TO, WALKED_OFFSET, FIRST_AT = 0, 1, 2, 3, 4, 5
 
 # The table of slices: address and bytes of the topic's name, and the partition.
 TOPIC_ADDRESS, TOPIC_NAME_BYTES, PARTITION, SLICE_WIDTH = 0, 1, 2, 3
