@@ -105,6 +105,8 @@ class DecompressionBuffer:
         """
         if self._part.is_full_with(0):
             raise PartIsFull
+        if not data:  # a larger chunk would never be enough
+            raise DecompressionFailed(f"{CODECS[codec][0]}: there are no bytes")
         if _MARGIN * self._last_ratio * len(data) > len(self._rest):
             self._make_room(_expected_bytes(codec, data))
         size = self._decompress_into_chunk(codec, data)
