@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -30,8 +31,10 @@ def connector_cases() -> frozenset[Name]:
 
 def matching(suite: str, pattern: str) -> list[Name]:
     """Returns the cases of a suite with this name. ``*`` stands for any text in both arguments."""
-    return [(at, name) for at, name in all_cases() if _like(suite, at) and _like(pattern, name)]
+    suites, names = _like(suite), _like(pattern)
+    return [(at, name) for at, name in all_cases() if suites(at) and names(name)]
 
 
-def _like(pattern: str, text: str) -> bool:
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text) is not None
+@cache
+def _like(pattern: str) -> Callable[[str], object]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*")))).fullmatch

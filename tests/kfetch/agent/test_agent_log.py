@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -14,37 +13,39 @@ from kfetch.agent.home import AgentFiles, ProcessIdentity
 from tests.kfetch.agent.agent_process import connect
 from tests.kfetch.agent.helpers import wait_until
 
+_LEVELS = """if True:
+    import logging, os, sys
+    from kfetch.agent.__main__ import _configure_logging
+    for setting in sys.argv[1:]:
+        if os.fork() == 0:
+            os.environ["KFETCH_LOG"] = setting
+            _configure_logging()
+            for name in ("kfetch.fetch.events", "botocore.parsers"):
+                for level in (10, 20, 30):
+                    logging.getLogger(name).log(level, "%s %s", name, level)
+            os._exit(0)
+        assert os.wait()[1] == 0
+        print("end of the log", file=sys.stderr)
+"""
+"""Logs once with each level, in a process of its own that has imported the agent already."""
 
-@pytest.mark.parametrize(
-    ("level", "shown"), [("debug", {10, 30}), ("Info ", {30}), ("loud", {30}), ("", {30})]
-)
-def test_the_level_of_an_agents_log(level: str, shown: set[int]) -> None:
+
+def test_the_level_of_an_agents_log() -> None:
     """KFETCH_LOG sets the level of kfetch's own lines, whatever its case. An unknown one is no
     obstacle.
 
     Other libraries log warnings alone: botocore's debug lines have secrets.
     """
-    script = (
-        "import logging\n"
-        "from kfetch.agent.__main__ import _configure_logging\n"
-        "_configure_logging()\n"
-        "for name in ('kfetch.fetch.events', 'botocore.parsers'):\n"
-        "    for level in (10, 20, 30):\n"
-        "        logging.getLogger(name).log(level, '%s %s', name, level)\n"
-    )
-    worker = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"KFETCH_LOG": level},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    logged = re.findall(r": (kfetch.fetch.events|botocore.parsers) (\d+)$", worker.stderr, re.M)
+    shown = {"debug": {10, 20, 30}, "Info ": {20, 30}, "loud": {20, 30}, "": {20, 30}}
+    command = [sys.executable, "-c", _LEVELS, *shown]
+    worker = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    *logs, _ = worker.stderr.split("end of the log\n")
 
-    assert 0 == worker.returncode
-    assert {"30"} == {number for name, number in logged if name == "botocore.parsers"}
-    assert shown | {20} == {int(n) for name, n in logged if name == "kfetch.fetch.events"}
-    assert ("KFETCH_LOG" in worker.stderr) == (level == "loud")
+    for level, log in zip(shown, logs, strict=True):
+        lines = re.findall(r": (kfetch.fetch.events|botocore.parsers) (\d+)$", log, re.M)
+        assert {"30"} == {number for name, number in lines if name == "botocore.parsers"}
+        assert shown[level] == {int(n) for name, n in lines if name == "kfetch.fetch.events"}
+        assert ("KFETCH_LOG" in log) == (level == "loud")
 
 
 def test_an_agents_log_has_a_limit(tmp_path: Path) -> None:
@@ -52,17 +53,20 @@ def test_an_agents_log_has_a_limit(tmp_path: Path) -> None:
 
     A pipe has no limit."""
     script = (
-        "import logging\n"
+        "import logging, os, sys\n"
         "from kfetch.agent import __main__ as agent\n"
+        "if os.fork() == 0:\n"
+        "    os.dup2(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 2)\n"
+        "else:\n"
+        "    assert os.wait()[1] == 0\n"
         "agent._LOG_BYTES_MAX = 10_000\n"
         "agent._configure_logging()\n"
         "for number in range(1000):\n"
         "    logging.getLogger('kfetch').warning('line %d', number)\n"
     )
     log = tmp_path / "agent.log"
-    with log.open("wb") as output:
-        subprocess.run([sys.executable, "-c", script], stderr=output, timeout=60, check=True)
-    piped = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60)
+    command = [sys.executable, "-c", script, str(log)]
+    piped = subprocess.run(command, capture_output=True, timeout=60, check=True)
 
     assert 0 < log.stat().st_size < 11_000
     first, *_, last = log.read_text().splitlines()

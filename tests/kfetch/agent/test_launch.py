@@ -26,35 +26,32 @@ from tests.kfetch.agent.agent_process import MEMORY, agents_of, connect, status
 from tests.kfetch.agent.helpers import wait_until
 
 
-def test_a_python_of_a_relative_path(
-    files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An agent starts although sys.executable is a relative path, as in an unpacked archive."""
-    monkeypatch.setattr(sys, "executable", os.path.relpath(sys.executable))
-
-    connect(files, owner).close()
-
-
 def test_relative_paths_mean_the_same_to_an_agent(
     files: AgentFiles, owner: ProcessIdentity, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """An agent has its worker's directory, for a truststore of spark-submit's --files.
 
-    A module there does not hide a module of kfetch.
+    A module there does not hide a module of kfetch. The agent starts although sys.executable is a
+    relative path, as in an unpacked archive.
     """
     (tmp_path / "kfetch.py").write_text("raise SystemExit('a module of the directory')")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", os.path.relpath(sys.executable))
     pid = status(connect(files, owner)).pid
 
     assert tmp_path.resolve() == Path(f"/proc/{pid}/cwd").resolve()
 
 
 def test_many_workers_start_one_agent(files: AgentFiles, owner: ProcessIdentity) -> None:
-    """Sixteen workers that connect at once get the same agent."""
+    """Sixteen workers that connect at once get the same agent. It serves workers while another
+    connection is open and silent."""
     with ThreadPoolExecutor(16) as workers:
         pids = set(workers.map(lambda _: status(connect(files, owner)).pid, range(16)))
-
     assert 1 == len(pids)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
+        silent.connect(str(files.socket))
+        assert MEMORY == status(connect(files, owner)).memory_limit
 
 
 def test_an_agent_leaves_with_its_owner(
@@ -126,23 +123,19 @@ def test_an_agent_leaves_the_socket_of_another(files: AgentFiles, owner: Process
     assert files.socket.exists()
 
 
-def test_sigterm_ends_an_agent(files: AgentFiles, owner: ProcessIdentity) -> None:
-    """An agent exits on SIGTERM. The next worker starts another one."""
+def test_an_agent_that_ends_is_replaced(files: AgentFiles, owner: ProcessIdentity) -> None:
+    """An agent exits on SIGTERM and removes its socket. The socket of a killed agent stays, and
+    does not prevent the start of the next one."""
     first = status(connect(files, owner)).pid
     os.kill(first, signal.SIGTERM)
-
     assert wait_until(lambda: not files.socket.exists())
-    assert first != status(connect(files, owner)).pid
 
-
-def test_a_killed_agent_is_replaced(files: AgentFiles, owner: ProcessIdentity) -> None:
-    """The socket of a killed agent does not prevent the start of the next one."""
-    first = status(connect(files, owner)).pid
-    os.kill(first, signal.SIGKILL)
-
+    second = status(connect(files, owner)).pid
+    os.kill(second, signal.SIGKILL)
+    assert wait_until(lambda: not psutil.pid_exists(second) or _dead(second))
     assert files.socket.exists()
-    assert wait_until(lambda: not psutil.pid_exists(first) or _dead(first))
-    assert first != status(connect(files, owner)).pid
+
+    assert 3 == len({first, second, status(connect(files, owner)).pid})
 
 
 def _dead(pid: int) -> bool:
@@ -208,15 +201,6 @@ def test_the_error_for_a_limited_address_space(files: AgentFiles, owner: Process
 
     assert "raise spark.executor.pyspark.memory" in worker.stderr
     assert "kfetch.agent=inline" in worker.stderr
-
-
-def test_a_silent_connection_blocks_no_worker(files: AgentFiles, owner: ProcessIdentity) -> None:
-    """The agent serves workers while another connection is open and silent."""
-    connect(files, owner).close()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
-        silent.connect(str(files.socket))
-
-        assert MEMORY == status(connect(files, owner)).memory_limit
 
 
 def test_a_hung_agent_is_replaced(

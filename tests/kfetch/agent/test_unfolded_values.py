@@ -21,7 +21,7 @@ from tests.kfetch.formats.protobuf.wire import sized
 from tests.kfetch.records.batch_builder import batch, record
 from tests.kfetch.wire.little import LittleKafka
 
-VALUES, ELEMENTS = 24, 40_000  # a value takes 13 MiB as columns, and all of them 320 MiB
+VALUES, ELEMENTS = 24, 20_000  # a value takes 6.5 MiB as columns, and all of them 160 MiB
 NAMES = [f"d{number}" for number in range(20)]
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}
 EMPTY = {
@@ -56,7 +56,7 @@ def format_options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, 
 def test_an_agent_stays_near_its_budget(
     files: AgentFiles, owner: ProcessIdentity, format_options: dict[str, str]
 ) -> None:
-    """A batch of few bytes, whose columns take 320 MiB, comes in parts.
+    """A batch of few bytes, whose columns take 160 MiB, comes in parts.
 
     The agent uses its budget of 64 MiB, and the room for one value.
     """
@@ -79,9 +79,9 @@ def test_an_agent_stays_near_its_budget(
         agent = status(connect(files, owner))
 
     assert [(n, ELEMENTS) for n in range(VALUES)] == rows
-    assert 200_000 > len(packed)
+    assert 20_000 > len(packed)
     assert 2 * MEMORY > agent.memory_peak
-    assert 350 << 20 > peak_bytes(agent.pid)
+    assert 280 << 20 > peak_bytes(agent.pid)
 
 
 def lengths(found: pyarrow.RecordBatch) -> list[int]:

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.model import Split
 from tests.kfetch.agent.agent_process import MEMORY, agents_of, connect
@@ -27,24 +25,30 @@ _WORKER = """if True:
         except KfetchError as error:
             return str(error)
 
-    path, owner, free = sys.argv[1:]
+    def read_with(free):
+        held = [os.open(os.devnull, os.O_RDONLY) for _ in range(200)]
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 1, limits[1]))
+        for descriptor in held[:free]:
+            os.close(descriptor)
+        print(rows(split, options), flush=True)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        print(rows(split, options), flush=True)
+
+    path, owner, *free = sys.argv[1:]
     split, options = pickle.loads(open(path, "rb").read())
     client.find_owner = lambda: ProcessIdentity.parse(owner)
     client._stream_id()  # imports what it needs
-    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(200)]
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 1, limits[1]))
-    for descriptor in held[: int(free)]:
-        os.close(descriptor)
-    print(rows(split, options))
-    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    print(rows(split, options))
+    for number in free:
+        if os.fork() == 0:
+            read_with(int(number))
+            os._exit(0)
+        os.wait()
 """
 
 
-@pytest.mark.parametrize("free", [0, 1, 2, 4])
 def test_a_worker_with_few_free_descriptors(
-    kafka: LittleKafka, files: AgentFiles, owner: ProcessIdentity, free: int, tmp_path: Path
+    kafka: LittleKafka, files: AgentFiles, owner: ProcessIdentity, tmp_path: Path
 ) -> None:
     """A worker needs a descriptor for its agent's socket, and two while it maps a segment.
 
@@ -53,13 +57,15 @@ def test_a_worker_with_few_free_descriptors(
     split = Split(query="q", ranges=(part(kafka, T0),))
     agent_options = options(kafka, kfetch__agent__memory=str(MEMORY))
     (tmp_path / "split").write_bytes(pickle.dumps((split, agent_options)))
-    first, later = subprocess.check_output(
-        [sys.executable, "-c", _WORKER, str(tmp_path / "split"), str(owner), str(free)],
+    free = (0, 1, 2, 4)
+    lines = subprocess.check_output(
+        [sys.executable, "-c", _WORKER, str(tmp_path / "split"), str(owner), *map(str, free)],
         text=True,
         timeout=60,
     ).splitlines()
 
     advice = "raise the executor's limits of open files and memory, or set kfetch.agent=inline"
-    assert first.endswith(f"{advice} [AGENT_ERROR]") if free < 3 else first == str(2 * BATCHES)
-    assert later == str(2 * BATCHES)
+    first, later = lines[::2], lines[1::2]
+    assert [True, True, True, False] == [line.endswith(f"{advice} [AGENT_ERROR]") for line in first]
+    assert [str(2 * BATCHES)] * 5 == [first[-1], *later]
     assert 1 == len(agents_of(owner))
