@@ -104,7 +104,7 @@ def test_a_paused_range_can_be_dropped(kafka: LittleKafka, query: SharedQuery) -
 def test_a_throttling_broker_delays_only_requests(kafka: LittleKafka, budget: Budget) -> None:
     """A reply with a throttle time is delivered at once. Meanwhile the thread holds no memory."""
     node = kafka.nodes[1]
-    honest = node._always[FetchRequest]
+    honest = node.handlers[FetchRequest]
 
     def throttled(request: Any) -> Any:
         reply = honest(request)
@@ -136,7 +136,7 @@ def test_a_reply_is_delivered_before_the_next_request(
 ) -> None:
     """A broker that stops answering does not delay the reply that has arrived."""
     node = kafka.nodes[1]
-    node.answer(FetchRequest, node._always[FetchRequest], Silence())
+    node.answer(FetchRequest, node.handlers[FetchRequest], Silence())
     with closing(Inbox(query.reader_of, query._budget, lambda: False)) as inbox:
         inbox.add([RangeProgress.of(part(kafka, T0))])
         deadline = time.monotonic() + 5
