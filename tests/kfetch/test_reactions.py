@@ -189,7 +189,7 @@ def test_questions(kafka: LittleKafka, cluster: Cluster, api: Api) -> None:
     request, entry_of, ask = QUESTIONS[api]
     script: list[int] = []
     node = kafka.nodes[1]
-    node.always(request, with_errors(node._always[request], entry_of, script))
+    node.always(request, with_errors(node.handlers[request], entry_of, script))
     good = ask(cluster)
 
     script += codes(api, Reaction.RETRY)

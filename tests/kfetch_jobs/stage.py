@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -18,7 +19,7 @@ from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.progress_file import append_batch
 from kfetch_jobs.supervise.processes import MARK
 from kfetch_jobs.supervise.state_machine import Order, Phase
-from kfetch_jobs.supervise.store import Run, Store
+from kfetch_jobs.supervise.store import Run, Store, supervisor_directory
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
 from tests.kfetch_jobs.projects import ENVIRON, JOB
@@ -34,6 +35,12 @@ while :; do sleep 0.1 & wait $!; done"""
 SAY = 'cp "$WORDS/{kind}.json" "$1"'
 
 PATIENCE_S = 20
+
+
+def change_database(storage: Path, statement: str, *values: object) -> None:
+    """Change the supervisor's database as another process would."""
+    with closing(sqlite3.connect(supervisor_directory(storage) / "kfetch.db")) as db, db:
+        db.execute(statement, values)
 
 
 class Stage:
@@ -100,6 +107,9 @@ class Stage:
 
     def store(self) -> Store:
         return Store.of(self.storage)
+
+    def change(self, statement: str, *values: object) -> None:
+        change_database(self.storage, statement, *values)
 
     def runs(self, job: str) -> list[Run]:
         with self.store() as store:

@@ -82,7 +82,7 @@ def _read_from_agent(
         stream = _stream_id()
         request = ReadRequest(query=query, options=options, ranges=tuple(remaining), stream=stream)
         channel.send(request)
-        yield from _received_batches(channel, remaining)
+        yield from received_batches(channel, remaining)
     finally:
         channel.close()
 
@@ -109,7 +109,7 @@ def _stream_id() -> str:
     return (task.getLocalProperty("sql.streaming.queryId") or "") if task else ""
 
 
-def _received_batches(channel: Channel, remaining: list[OffsetRange]) -> Iterator[pa.RecordBatch]:
+def received_batches(channel: Channel, remaining: list[OffsetRange]) -> Iterator[pa.RecordBatch]:
     segments: dict[int, pa.Buffer] = {}
     while True:
         message, descriptors = channel.receive()

@@ -40,7 +40,7 @@ class Loops(NamedTuple):
 @cache
 def load() -> Loops:
     """Returns the functions of ``loops``, loaded once per process."""
-    cached = code_cache.read_or_make(_name(), _compile, os.environ)
+    cached = code_cache.read_or_make(code_name(), _compile, os.environ)
     return Loops(
         **machine_code.link(cached.code, layout.PARAMETERS),
         compiled=cached.compiled,
@@ -51,11 +51,12 @@ def load() -> Loops:
 
 def cache_directory() -> str:
     """Returns the directory with code for ``load``; empty if ``load`` must compile."""
-    cached = code_cache.read(_name(), os.environ)
+    cached = code_cache.read(code_name(), os.environ)
     return str(cached[1]) if cached else ""
 
 
-def _name() -> str:
+def code_name() -> str:
+    """Returns the name of the file that holds this code for this machine."""
     return machine_code.name_of("loops", SOURCES)
 
 

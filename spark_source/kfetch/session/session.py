@@ -53,7 +53,8 @@ class FetchSession:
         self._metadata = FetchMetadata()
         self._partitions = SessionPartitions(uses_topic_ids=topic_ids)
         self._backoff = RefusalBackoff()
-        self._event_counts = dict.fromkeys(SessionEvent, 0)
+        self.event_counts = dict.fromkeys(SessionEvent, 0)
+        """How often each event has come."""
         self._last_problem = ""
         self._request_token = object()
 
@@ -145,7 +146,7 @@ class FetchSession:
     def __repr__(self) -> str:
         keyed = "id" if self._partitions.uses_topic_ids else "name"
         parts = [f"{len(self._partitions.positions)} partitions by topic {keyed}"]
-        parts += [f"{event.value} {count}" for event, count in self._event_counts.items() if count]
+        parts += [f"{event.value} {count}" for event, count in self.event_counts.items() if count]
         if not self._backoff.is_over:
             parts.append(f"wait {self._backoff.remaining_fetches} fetches")
         if self._last_problem:
@@ -193,7 +194,7 @@ class FetchSession:
                 self._backoff = self._backoff.refused()
             case SessionEvent.SESSIONLESS:
                 self._backoff = self._backoff.fetched()
-        self._event_counts[event] += 1
+        self.event_counts[event] += 1
         self._request_token = object()
 
     def _check_request_token(self, plan: FetchPlan) -> None:

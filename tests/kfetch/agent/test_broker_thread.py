@@ -43,7 +43,7 @@ def test_a_task_that_takes_nothing_gets_one_reply(
     kafka: LittleKafka, query: SharedQuery, budget: Budget
 ) -> None:
     """A task that takes no arrivals gets one reply, however much memory is left."""
-    with closing(Inbox(query.reader_of, query._budget, lambda: False)) as slow:
+    with closing(Inbox(query.reader_of, budget, lambda: False)) as slow:
         slow.add([RangeProgress.of(part(kafka, T0))])
         assert wait_until(lambda: any(t._paused for t in query._brokers.values()))
         time.sleep(0.1)  # enough for a dozen replies
@@ -54,10 +54,12 @@ def test_a_task_that_takes_nothing_gets_one_reply(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_slow_task_holds_up_no_other_task(kafka: LittleKafka, query: SharedQuery) -> None:
+def test_a_slow_task_holds_up_no_other_task(
+    kafka: LittleKafka, query: SharedQuery, budget: Budget
+) -> None:
     """Another task of the same broker reads on. Then the slow one gets its other records, once."""
     item = part(kafka, T0)
-    with closing(Inbox(query.reader_of, query._budget, lambda: False)) as slow:
+    with closing(Inbox(query.reader_of, budget, lambda: False)) as slow:
         progress = RangeProgress.of(item)
         slow.add([progress])
         assert wait_until(lambda: pending(slow) == 1)
@@ -85,10 +87,12 @@ def arrivals_until(inbox: Inbox, end: int) -> list[RecordsArrived]:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_paused_range_can_be_dropped(kafka: LittleKafka, query: SharedQuery) -> None:
+def test_a_paused_range_can_be_dropped(
+    kafka: LittleKafka, query: SharedQuery, budget: Budget
+) -> None:
     """After a slow task drops its range, the thread has nothing left of the task."""
     progress = RangeProgress.of(part(kafka, T0))
-    slow = Inbox(query.reader_of, query._budget, lambda: False)
+    slow = Inbox(query.reader_of, budget, lambda: False)
     slow.add([progress])
     thread = query.reader_of(progress.leader)
     assert wait_until(lambda: bool(thread._paused))
@@ -104,7 +108,7 @@ def test_a_paused_range_can_be_dropped(kafka: LittleKafka, query: SharedQuery) -
 def test_a_throttling_broker_delays_only_requests(kafka: LittleKafka, budget: Budget) -> None:
     """A reply with a throttle time is delivered at once. Meanwhile the thread holds no memory."""
     node = kafka.nodes[1]
-    honest = node._always[FetchRequest]
+    honest = node.handlers[FetchRequest]
 
     def throttled(request: Any) -> Any:
         reply = honest(request)
@@ -115,7 +119,7 @@ def test_a_throttling_broker_delays_only_requests(kafka: LittleKafka, budget: Bu
     began = time.monotonic()
     with closing(SharedQuery("q", options(kafka), budget)) as query:
         assert expected(kafka, part(kafka, T0, end=2)) == read(query, part(kafka, T0, end=2))
-        with closing(Inbox(query.reader_of, query._budget, lambda: False)) as inbox:
+        with closing(Inbox(query.reader_of, budget, lambda: False)) as inbox:
             inbox.add([RangeProgress.of(part(kafka, T1))])
             time.sleep(0.1)
 
@@ -132,12 +136,12 @@ def quick_close(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick_close")
 def test_a_reply_is_delivered_before_the_next_request(
-    kafka: LittleKafka, query: SharedQuery
+    kafka: LittleKafka, query: SharedQuery, budget: Budget
 ) -> None:
     """A broker that stops answering does not delay the reply that has arrived."""
     node = kafka.nodes[1]
-    node.answer(FetchRequest, node._always[FetchRequest], Silence())
-    with closing(Inbox(query.reader_of, query._budget, lambda: False)) as inbox:
+    node.answer(FetchRequest, node.handlers[FetchRequest], Silence())
+    with closing(Inbox(query.reader_of, budget, lambda: False)) as inbox:
         inbox.add([RangeProgress.of(part(kafka, T0))])
         deadline = time.monotonic() + 5
 
@@ -214,7 +218,12 @@ def test_a_broker_that_refuses_api_versions_fails_no_task(
     ids=["share", "deliver"],
 )
 def test_a_bug_fails_tasks_and_loses_nothing(
-    kafka: LittleKafka, query: SharedQuery, monkeypatch: pytest.MonkeyPatch, owner: type, where: str
+    kafka: LittleKafka,
+    query: SharedQuery,
+    budget: Budget,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    where: str,
 ) -> None:
     """If a bug loses a reply after its range has moved, the task fails. The next task reads all."""
     honest = getattr(owner, where)
@@ -231,7 +240,7 @@ def test_a_bug_fails_tasks_and_loses_nothing(
     with pytest.raises(AgentError, match="the agent failed: ValueError\\('a bug'\\)"):
         read(query, part(kafka, T0))
     assert expected(kafka, part(kafka, T0)) == read(query, part(kafka, T0))
-    assert 0 == query._budget.used
+    assert 0 == budget.used
 
 
 def test_a_bug_in_the_reader_fails_tasks_whose_ranges_are_done(
@@ -256,7 +265,7 @@ def test_a_bug_in_the_reader_fails_tasks_whose_ranges_are_done(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_dies_of_a_bug_is_replaced(
-    kafka: LittleKafka, query: SharedQuery, monkeypatch: pytest.MonkeyPatch
+    kafka: LittleKafka, query: SharedQuery, budget: Budget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If not even failing the tasks works, the thread retires. Its task fails, and the next task
     gets another thread."""
@@ -276,7 +285,7 @@ def test_a_thread_that_dies_of_a_bug_is_replaced(
         assert thread not in query._running
 
     assert expected(kafka, part(kafka, T0)) == read(query, part(kafka, T0))
-    assert 0 == query._budget.used
+    assert 0 == budget.used
 
 
 def test_a_thread_that_cannot_start_is_tried_again(

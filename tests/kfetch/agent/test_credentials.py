@@ -73,12 +73,11 @@ def test_a_worker_opens_new_sessions_for_other_credentials(kafka: LittleKafka) -
     """Without an agent, a query of the same name and another user starts anew."""
     split = Split(query="q", ranges=(part(kafka, T0),))
     try:
-        inline.read(split, options(kafka))
-        first = inline._queries["q"]
-        inline.read(split, options(kafka))
-        assert first is inline._queries["q"]
+        for _ in range(2):
+            list(inline.read(split, options(kafka)))
+        assert 1 == kafka.nodes[1].connections
         inline.read(split, of_user(kafka, "eve"))
-        assert first is not inline._queries["q"]
+        assert [] == kafka.sessions()
     finally:
         inline.close_all()
 

@@ -129,7 +129,7 @@ def test_each_record_once(
     monkeypatch.setattr(broker_reader, "_CHECK_S", 0.0)
     query.replicas.lag_s = 0.0
     items = cut(kafka, 10)
-    serve, count = kafka.nodes[3]._always[FetchRequest], iter(range(10_000))
+    serve, count = kafka.nodes[3].handlers[FetchRequest], iter(range(10_000))
 
     def answer(request: object) -> object:
         if next(count) == 4:

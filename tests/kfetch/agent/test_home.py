@@ -149,7 +149,7 @@ def test_code_and_sockets_in_every_order(
 
     Only the first command compiles, and no agent is refused."""
     native.load()
-    cached = code_cache.read(native._name(), os.environ)
+    cached = code_cache.read(native.code_name(), os.environ)
     assert cached is not None
     for name in ("KFETCH_CACHE", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)

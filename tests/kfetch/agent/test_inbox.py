@@ -7,15 +7,16 @@ from contextlib import closing
 
 import pytest
 
+from kfetch.agent.budget import Budget
 from kfetch.agent.channel import ChannelClosed
 from kfetch.agent.inbox import Inbox
 from kfetch.agent.shared_query import SharedQuery
 
 
-def test_a_closed_worker_ends_its_read(query: SharedQuery) -> None:
+def test_a_closed_worker_ends_its_read(query: SharedQuery, budget: Budget) -> None:
     """While nothing arrives, the inbox checks its worker, and raises once the worker has closed."""
     with (
-        closing(Inbox(query.reader_of, query._budget, lambda: True)) as inbox,
+        closing(Inbox(query.reader_of, budget, lambda: True)) as inbox,
         pytest.raises(ChannelClosed),
     ):
         inbox.next(time.monotonic() + 10, time.monotonic() + 10)

@@ -65,7 +65,7 @@ def _resident_by_mapping() -> list[int]:
 def test_a_starving_worker_maps_two_segments(worker: Channel) -> None:
     """While the agent retires each segment, the worker maps two at most: the batch that Spark has
     read and the next one."""
-    mapped = [_mapping_count() for batch in client._received_batches(worker, []) if batch.num_rows]
+    mapped = [_mapping_count() for batch in client.received_batches(worker, []) if batch.num_rows]
 
     assert BATCHES == len(mapped)
     assert 2 >= max(mapped)
@@ -74,7 +74,7 @@ def test_a_starving_worker_maps_two_segments(worker: Channel) -> None:
 def test_a_retired_segment_holds_no_memory(worker: Channel) -> None:
     """Spark keeps the first batch of a read until its end. The segment behind it stays mapped, but
     its memory returns to the system when the agent retires it."""
-    batches = client._received_batches(worker, [])
+    batches = client.received_batches(worker, [])
     first = next(batches)
     assert first == BATCH
     resident_at_first = sum(_resident_by_mapping())

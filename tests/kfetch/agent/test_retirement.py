@@ -46,11 +46,13 @@ def test_an_idle_thread_ends(kafka: LittleKafka, leased: SharedQuery) -> None:
         assert reads == leased.stats().sessions_opened == leased.status().totals.sessions_opened
 
 
-def test_a_broker_with_a_new_address(kafka: LittleKafka, leased: SharedQuery) -> None:
+def test_a_broker_with_a_new_address(
+    kafka: LittleKafka, leased: SharedQuery, budget: Budget
+) -> None:
     """After a broker has moved, only its new address has a thread and a session, although a task
     reads from the broker all the time."""
     node = kafka.nodes[1]
-    with closing(Inbox(leased.reader_of, leased._budget, lambda: False)) as inbox:
+    with closing(Inbox(leased.reader_of, budget, lambda: False)) as inbox:
         for address in range(3):
             assert expected(kafka, part(kafka, T0)) == read(leased, part(kafka, T0))
             node.stop()
@@ -65,9 +67,11 @@ def test_a_broker_with_a_new_address(kafka: LittleKafka, leased: SharedQuery) ->
             assert wait_until(lambda: ["leased 1"] == threads())
 
 
-def test_a_thread_with_a_range_stays(kafka: LittleKafka, leased: SharedQuery) -> None:
+def test_a_thread_with_a_range_stays(
+    kafka: LittleKafka, leased: SharedQuery, budget: Budget
+) -> None:
     """A range that waits for records keeps its thread, and a task that takes no arrivals too."""
-    with closing(Inbox(leased.reader_of, leased._budget, lambda: False)) as inbox:
+    with closing(Inbox(leased.reader_of, budget, lambda: False)) as inbox:
         inbox.add([RangeProgress.of(part(kafka, T0))])
         assert wait_until(lambda: pending(inbox) == 1)
         (thread,) = leased._running
@@ -92,10 +96,10 @@ def test_ranges_that_come_while_threads_retire(
     assert 0 == budget.used
 
 
-def test_dropping_starts_no_thread(kafka: LittleKafka, leased: SharedQuery) -> None:
+def test_dropping_starts_no_thread(kafka: LittleKafka, leased: SharedQuery, budget: Budget) -> None:
     """A task that drops a range, or asks about its wait, starts no thread for a former leader."""
     progress = RangeProgress.of(part(kafka, T0))
-    with closing(Inbox(leased.reader_of, leased._budget, lambda: False)) as inbox:
+    with closing(Inbox(leased.reader_of, budget, lambda: False)) as inbox:
         inbox.drop(progress)
         assert 0.0 == inbox.requested_since(progress)
 

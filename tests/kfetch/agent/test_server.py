@@ -98,7 +98,7 @@ class Agent:
         """The batches that one worker reads."""
         with closing(self.connect()) as channel:
             channel.send(ReadRequest(query=query, options=options, ranges=ranges))
-            yield from client._received_batches(channel, list(ranges))
+            yield from client.received_batches(channel, list(ranges))
 
     def rows(self, options: SourceOptions, *ranges: OffsetRange, query: str = "q") -> Rows:
         """The rows that one worker reads."""
@@ -160,7 +160,7 @@ def test_a_compressed_reply_comes_in_parts(kafka: LittleKafka, agent: Agent) -> 
     sizes, rows_read, remaining = [], [], [item]
     with closing(agent.connect()) as channel:
         channel.send(ReadRequest(query="q", options=whole_replies, ranges=(item,)))
-        for arrow_batch in client._received_batches(channel, remaining):
+        for arrow_batch in client.received_batches(channel, remaining):
             sizes.append(arrow_batch.nbytes)
             rows_read += rows([arrow_batch])
             assert rows_read[-1][1] + 1 == remaining[0].start
@@ -301,7 +301,7 @@ def test_keep_alive_messages_let_a_worker_wait(
         channel.send(ReadRequest(query="q", options=short_timeout, ranges=(part(kafka, T0),)))
 
         with pytest.raises(ReadStalled, match=r"memory \(kfetch.agent.memory\)"):
-            next(client._received_batches(channel, [part(kafka, T0)]))
+            next(client.received_batches(channel, [part(kafka, T0)]))
     assert hog is not None
 
 

@@ -63,7 +63,7 @@ def test_tasks_wait_for_a_request_in_flight(kafka: LittleKafka, metadata: Shared
 
     def slowly(request: Any) -> Any:
         time.sleep(0.05)
-        return kafka._metadata(request)
+        return kafka.metadata(request)
 
     kafka.nodes[1].always(MetadataRequest, slowly)
     with ThreadPoolExecutor(8) as pool:
@@ -93,4 +93,4 @@ def test_no_connection_stays_open(kafka: LittleKafka, metadata: SharedMetadata) 
     """Between failovers there is no connection."""
     metadata.view({"t"}, 0.0, soon())
 
-    assert wait_until(lambda: not kafka.nodes[1]._streams)
+    assert wait_until(lambda: not kafka.nodes[1].streams)

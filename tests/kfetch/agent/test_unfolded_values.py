@@ -73,7 +73,7 @@ def test_an_agent_stays_near_its_budget(
             channel.send(ReadRequest(query="q", options=read, ranges=ranges))
             rows = [
                 row
-                for found in client._received_batches(channel, list(ranges))
+                for found in client.received_batches(channel, list(ranges))
                 for row in zip(found["offset"].to_pylist(), lengths(found), strict=True)
             ]
         agent = status(connect(files, owner))

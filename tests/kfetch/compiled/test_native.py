@@ -25,9 +25,9 @@ def test_kept_code_needs_no_numba(tmp_path: Path) -> None:
     """A process that finds compiled code in its cache decodes without importing numba."""
     ours = native.load()
     environ = cache_environ(tmp_path)
-    cached = code_cache.read(native._name(), os.environ)
+    cached = code_cache.read(native.code_name(), os.environ)
     assert cached is not None
-    code_cache.write(native._name(), cached[0], environ)
+    code_cache.write(native.code_name(), cached[0], environ)
     code = "import sys; sys.modules['numba'] = None\nfrom kfetch import decoding\n"
     ran = subprocess.run(
         [sys.executable, "-c", code + "print(decoding.load())"],
@@ -45,11 +45,11 @@ def test_damaged_code_is_compiled_anew(
 ) -> None:
     """Code whose digest is wrong never runs: it is compiled and replaced."""
     environ = cache_environ(tmp_path)
-    cached = code_cache.read(native._name(), os.environ)
+    cached = code_cache.read(native.code_name(), os.environ)
     assert cached is not None
-    directory = code_cache.write(native._name(), cached[0], environ)
+    directory = code_cache.write(native.code_name(), cached[0], environ)
     assert directory is not None
-    file = directory / native._name()
+    file = directory / native.code_name()
     data = file.read_bytes()
     if damage in ("missing", "a link"):
         file.rename(tmp_path / "elsewhere")
@@ -73,14 +73,14 @@ def test_name_tells_what_the_code_is_for(monkeypatch: pytest.MonkeyPatch) -> Non
     """Another CPU, other features, another llvmlite or Python: other code."""
     monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
     monkeypatch.delenv("NUMBA_CPU_FEATURES", raising=False)
-    names = [native._name()]
+    names = [native.code_name()]
     for name, value in (("NUMBA_CPU_NAME", "generic"), ("NUMBA_CPU_FEATURES", "+sse4.2")):
         monkeypatch.setenv(name, value)
-        names.append(native._name())
+        names.append(native.code_name())
     monkeypatch.setattr(machine_code.llvmlite, "__version__", "0.0.0")
-    names.append(native._name())
+    names.append(native.code_name())
     monkeypatch.setattr(machine_code.sys, "version_info", (3, 99, 0))
-    names.append(native._name())
+    names.append(native.code_name())
 
     assert len(names) == len(set(names))
 

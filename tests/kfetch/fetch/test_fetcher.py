@@ -174,7 +174,7 @@ def _frame(request: Any, body: bytes) -> bytes:
 def test_a_reply_with_another_correlation_id(kafka: LittleKafka, fetcher: Fetcher) -> None:
     """The fetcher never accepts a reply with another correlation id."""
     set_positions(kafka, fetcher, t0=0)
-    kafka.nodes[1].answer(FetchRequest, wrong_id(lambda r: kafka._fetch(1, r)))
+    kafka.nodes[1].answer(FetchRequest, wrong_id(lambda r: kafka.fetch(1, r)))
     fetcher.send(soon())
     with pytest.raises(ConnectionLost, match="does not belong"):
         fetcher.receive(soon())
@@ -224,7 +224,7 @@ def test_throttling(kafka: LittleKafka, fetcher: Fetcher, monkeypatch: pytest.Mo
     fetch(fetcher)
 
     def throttled(request: Any) -> Any:
-        reply = kafka._fetch(1, request)
+        reply = kafka.fetch(1, request)
         reply.throttle_time_ms = 60_000
         return reply
 
@@ -252,9 +252,9 @@ def test_a_partition_sent_twice_counts_once(kafka: LittleKafka, fetcher: Fetcher
     set_positions(kafka, fetcher, t0=0)
 
     def doubled(request: Any) -> Any:
-        reply = kafka._fetch(1, request)
+        reply = kafka.fetch(1, request)
         (topic,) = reply.responses
-        again = kafka._fetch_one(1, (_key(topic, request), 0), request.topics[0].partitions[0], 18)
+        again = kafka.fetch_one(1, (_key(topic, request), 0), request.topics[0].partitions[0], 18)
         again.records = b"late"
         topic.partitions.append(again)
         return reply

@@ -21,6 +21,7 @@ from kfetch.model import FetchPosition, OffsetRange, TopicPartition
 from kfetch.options import FetchOptions
 from kfetch.spark import options as parsing
 from kfetch.wire.cluster import Cluster
+from kfetch.wire.sasl.login import Login
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.sasl.broker_side import LoginServer, alice, network, plain_server
 from tests.kfetch.wire.scripted import Silence
@@ -47,7 +48,9 @@ def login_server(kafka: LittleKafka, lifetime_ms: int = 0) -> LoginServer:
     return LoginServer(kafka.nodes[1], {"PLAIN": plain_server}, lifetime_ms)
 
 
-def test_a_fetch_session_outlasts_a_second_log_in(kafka: LittleKafka) -> None:
+def test_a_fetch_session_outlasts_a_second_log_in(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The session's next request follows the log-in, on the same connection."""
     served = login_server(kafka, lifetime_ms=100_000)
     fetcher = Fetcher(kafka.nodes[1].broker, FetchOptions(max_wait_ms=1), network(alice()))
@@ -56,9 +59,7 @@ def test_a_fetch_session_outlasts_a_second_log_in(kafka: LittleKafka) -> None:
     for _ in range(3):
         fetcher.send(soon())
         assert fetcher.receive(soon()) is not None
-        assert fetcher._connection is not None
-        assert fetcher._connection._login is not None
-        fetcher._connection._login._again_at = 0.0
+        login_gets_due(monkeypatch)
     session = kafka.asked(FetchRequest)
     fetcher.close()
 
@@ -68,16 +69,16 @@ def test_a_fetch_session_outlasts_a_second_log_in(kafka: LittleKafka) -> None:
     assert [SaslHandshakeRequest, SaslAuthenticateRequest, FetchRequest] == order[-3:]
 
 
-def test_a_password_that_was_changed_ends_the_fetch(kafka: LittleKafka) -> None:
+def test_a_password_that_was_changed_ends_the_fetch(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A second log-in that is refused abandons the request, and the error is the broker's."""
     login_server(kafka, lifetime_ms=100_000)
     fetcher = Fetcher(kafka.nodes[1].broker, FetchOptions(max_wait_ms=1), network(alice()))
     fetcher.send(soon())
     fetcher.receive(soon())
     LoginServer(kafka.nodes[1], {"PLAIN": lambda: plain_server(password="new")})
-    assert fetcher._connection is not None
-    assert fetcher._connection._login is not None
-    fetcher._connection._login._again_at = 0.0
+    login_gets_due(monkeypatch)
     with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
         fetcher.send(soon())
 
@@ -97,12 +98,10 @@ def fetcher_in_flight(kafka: LittleKafka) -> Fetcher:
     return fetcher
 
 
-def login_gets_due(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+def login_gets_due(monkeypatch: pytest.MonkeyPatch, after: int = 0) -> None:
     """Let another log-in be due once, after ``after`` calls of ``is_due``."""
-    assert fetcher._connection is not None
-    assert fetcher._connection._login is not None
     answers = chain(repeat(False, after), [True], repeat(False))
-    monkeypatch.setattr(fetcher._connection._login, "is_due", lambda: next(answers))
+    monkeypatch.setattr(Login, "is_due", lambda _: next(answers))
 
 
 def test_a_log_in_that_gets_due_while_closing(
@@ -110,7 +109,7 @@ def test_a_log_in_that_gets_due_while_closing(
 ) -> None:
     """A log-in gets due while the fetcher waits for its last reply. The session expires later."""
     fetcher = fetcher_in_flight(kafka)
-    login_gets_due(fetcher, monkeypatch, after=1)
+    login_gets_due(monkeypatch, after=1)
     fetcher.close()
 
     assert [0, 1] == [request.session_epoch for request in kafka.asked(FetchRequest)]
@@ -124,7 +123,7 @@ def test_a_log_in_does_not_delay_closing(
     monkeypatch.setattr(fetcher_module, "_CLOSE_TIMEOUT_S", 0.1)
     fetcher = fetcher_in_flight(kafka)
     kafka.nodes[1].always(SaslHandshakeRequest, Silence())
-    login_gets_due(fetcher, monkeypatch, after=2)
+    login_gets_due(monkeypatch, after=2)
     began = time.monotonic()
     fetcher.close()
 

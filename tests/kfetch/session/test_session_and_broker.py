@@ -271,12 +271,12 @@ class ClientAndBroker(RuleBasedStateMachine):
     @invariant()
     def counters_add_up(self) -> None:
         """Every answer, or its absence, is counted once."""
-        assert self.answers == sum(self.client._event_counts.values())
+        assert self.answers == sum(self.client.event_counts.values())
 
     @invariant()
     def never_out_of_step(self) -> None:
         """Whatever is lost, a client that has one request in flight never sends a wrong epoch."""
-        counts = self.client._event_counts
+        counts = self.client.event_counts
 
         assert 0 == counts[SessionEvent.EPOCH_MISMATCH] == counts[SessionEvent.TOPIC_ID_ERROR]
 

@@ -65,11 +65,11 @@ def test_two_names_for_one_topic_id_are_refused() -> None:
 def test_plan_is_pure_and_frozen() -> None:
     """Planning changes nothing, equal changes give equal plans, and plans cannot be changed."""
     session = opened({A0: at(0)})
-    before = repr(session), dict(session.partitions), dict(session._event_counts)
+    before = repr(session), dict(session.partitions), dict(session.event_counts)
     plan = session.plan({A0: at(1), B0: at(0)})
 
     assert plan == session.plan({A0: at(1), B0: at(0)})
-    assert before == (repr(session), dict(session.partitions), dict(session._event_counts))
+    assert before == (repr(session), dict(session.partitions), dict(session.event_counts))
     with pytest.raises(FrozenInstanceError):
         plan.forget = ()  # type: ignore[misc]
     with pytest.raises(TypeError):

@@ -14,7 +14,6 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kfetch.agent import inline
 from kfetch.errors import OptionError, RecordsExpired
 from kfetch.model import TopicPartition
 from kfetch.spark.batch import KfetchReader, NarrowingReader, batch_reader, conditions
@@ -65,7 +64,6 @@ def values(made: Any) -> list[Any]:
 def test_reads_everything_and_closes_its_sessions(kafka: LittleKafka) -> None:
     """A batch starts at the log start by default. Read inline, its sessions end with the task."""
     assert [b"a", b"b", b"c"] == values(reader(kafka))
-    assert not inline._queries
     assert [] == kafka.sessions()
 
 

@@ -43,8 +43,7 @@ COLUMNS = (
 def closed() -> Iterator[None]:
     """The sessions of this process are closed behind every test."""
     yield
-    while inline._queries:
-        inline._queries.popitem()[1].close()
+    inline.close_all()
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_a_broker_that_says_nothing(
     query.watch.report = BrokerReport(str(path))
     query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
     monkeypatch.setattr(watch, "_SILENT_S", 0.05)
-    answer: Callable[[Any], Any] = kafka.nodes[1]._always[FetchRequest]
+    answer: Callable[[Any], Any] = kafka.nodes[1].handlers[FetchRequest]
 
     def late(request: Any) -> Any:
         time.sleep(0.2)
@@ -158,7 +158,7 @@ def test_a_broker_that_throttles(
 ) -> None:
     """The watch waits for the throttle time before it asks: such a broker is not silent."""
     path = tmp_path / "brokers.json"
-    answer: Callable[[Any], Any] = kafka.nodes[1]._always[FetchRequest]
+    answer: Callable[[Any], Any] = kafka.nodes[1].handlers[FetchRequest]
 
     def throttled(request: Any) -> Any:
         reply = answer(request)

@@ -89,7 +89,7 @@ def test_it_waits_before_it_gives_a_partition_up(
     """A topic that shows again after a moment is checked as ever."""
     monkeypatch.setattr(losses, "GONE_AFTER_S", 5.0)
     reader = reader_of_both(kafka, "true")
-    topic, honest = kafka.topics["u"], kafka._metadata
+    topic, honest = kafka.topics["u"], kafka.metadata
     delete("epoch_ends")
 
     def late(request: object) -> object:
@@ -99,7 +99,7 @@ def test_it_waits_before_it_gives_a_partition_up(
             kafka.topics["u"] = topic
         return answer
 
-    monkeypatch.setattr(kafka, "_metadata", late)
+    monkeypatch.setattr(kafka, "metadata", late)
     for node in kafka.nodes.values():
         node.always(MetadataRequest, late)
     reader.driver = both(kafka, "true")

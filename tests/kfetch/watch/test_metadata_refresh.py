@@ -88,7 +88,7 @@ def test_a_broker_that_lags_behind_hides_nothing() -> None:
         logs[0].append(b"a")
         end = logged(driver.next_end(logged(driver.initial_offsets()), None))
         old = kafka.nodes[2].always
-        for api, answer in ((MetadataRequest, kafka._metadata), (DESCRIBE, kafka._describe)):
+        for api, answer in ((MetadataRequest, kafka.metadata), (DESCRIBE, kafka.describe)):
             old(api, lambda request, answer=answer: behind(kafka, lambda: answer(request)))
         logs.append(type(logs[0])(leader=1))
         logs[-1].append(b"b")
@@ -208,7 +208,7 @@ def two_bytes_of(frame: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     "answer",
-    [lambda kafka: Close(), lambda kafka: Mangled(kafka._describe, two_bytes_of)],
+    [lambda kafka: Close(), lambda kafka: Mangled(kafka.describe, two_bytes_of)],
     ids=["hangs up", "nonsense"],
 )
 def test_a_question_that_gets_no_answer(answer: Callable[[LittleKafka], object]) -> None:

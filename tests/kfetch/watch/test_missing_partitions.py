@@ -52,7 +52,7 @@ def hide(kafka: LittleKafka, name: str = "t") -> Topic:
     topic = kafka.topics[name]
     for broker in kafka.nodes.values():
 
-        def without(request: Any, answer: Any = broker._always[MetadataRequest]) -> Any:
+        def without(request: Any, answer: Any = broker.handlers[MetadataRequest]) -> Any:
             reply = answer(request)
             for entry in reply.topics:
                 if entry.name == name:
@@ -68,7 +68,7 @@ def hide(kafka: LittleKafka, name: str = "t") -> Topic:
 def show(kafka: LittleKafka) -> None:
     """Let every broker tell all of its metadata again."""
     for broker in kafka.nodes.values():
-        broker.always(MetadataRequest, kafka._metadata)
+        broker.always(MetadataRequest, kafka.metadata)
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
@@ -92,7 +92,7 @@ def _without_topics(kafka: LittleKafka, request: Any) -> Any:
     with kafka.lock:
         topics, kafka.topics = kafka.topics, {}
         try:
-            return kafka._metadata(request)
+            return kafka.metadata(request)
         finally:
             kafka.topics = topics
 
@@ -216,7 +216,7 @@ def test_another_topic_of_that_name(kafka: LittleKafka) -> None:
 def test_a_broker_with_the_deleted_topic(kafka: LittleKafka, restart: bool) -> None:
     """A broker that still names the topic before a deleted one does not take the query back."""
     kafka.isolate(1)
-    kafka.nodes[1].always(MetadataRequest, kafka._metadata)
+    kafka.nodes[1].always(MetadataRequest, kafka.metadata)
     old = kafka.topics["t"]
     fill(kafka)
     for log in kafka.topics["t"].logs:
@@ -225,7 +225,7 @@ def test_a_broker_with_the_deleted_topic(kafka: LittleKafka, restart: bool) -> N
     reader.finish()
 
     def outdated(request: Any) -> Any:
-        return kafka._answer_with({"t": old}, kafka._metadata, request)
+        return kafka.answer_with({"t": old}, kafka.metadata, request)
 
     kafka.nodes[1].always(MetadataRequest, outdated)
     if restart:

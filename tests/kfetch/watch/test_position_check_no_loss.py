@@ -81,7 +81,7 @@ def test_old_answer_is_asked_again(kafka: LittleKafka) -> None:
     kafka.log(T1).append(b"y")
 
     def old(request: object) -> object:
-        reply = kafka._list_offsets(1, request)
+        reply = kafka.list_offsets(1, request)
         reply.topics[0].partitions[0].offset = 1
         return reply
 
@@ -112,7 +112,7 @@ def test_metadata_without_a_topic_is_asked_again(
     topic = kafka.topics.pop("t")
 
     def back(request: object) -> object:
-        reply = kafka._metadata(request)
+        reply = kafka.metadata(request)
         kafka.topics["t"] = topic
         return reply
 

@@ -112,7 +112,7 @@ def test_an_empty_partition_has_no_record_of_any_time(kafka: LittleKafka, strate
 
 def test_a_record_between_the_questions_is_not_skipped(kafka: LittleKafka) -> None:
     """Log ends are asked for before times. A record that arrives in between is delivered."""
-    answer = kafka.nodes[1]._always[ListOffsetsRequest]
+    answer = kafka.nodes[1].handlers[ListOffsetsRequest]
 
     def then_append(request: object) -> object:
         reply = answer(request)

@@ -167,7 +167,7 @@ def test_an_eviction_is_routine(kafka: LittleKafka, watched: Any) -> None:
 
 def test_a_refused_session_goes_on_without(kafka: LittleKafka, watched: Any) -> None:
     """A broker with a full session cache gets full fetches, and sometimes a session request."""
-    original = kafka._fetch
+    original = kafka.fetch
 
     def full(request: Any) -> Any:
         reply = original(1, request)

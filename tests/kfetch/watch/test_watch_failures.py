@@ -140,6 +140,6 @@ def test_a_later_hint_replaces_the_first_cause(
 
     causes = [cause for _, cause in query.watch._failures.values()]
     assert ["SASL"] == [cause.where.get("listener") for cause in causes]
-    kafka.nodes[1].always(FetchRequest, kafka._of_node(1, kafka._fetch))
+    kafka.nodes[1].always(FetchRequest, kafka.of_node(1, kafka.fetch))
     kafka.log(T0).append(b"after")
     query.until(lambda: query.watch.state.log_end(T0) == Position(4, 0))

@@ -33,14 +33,14 @@ class Coordinator:
         self.error_of_topic: dict[str, int] = {}
         """The errors of commits for these topics."""
         self.offsets: dict[str, dict[TopicPartition, Position]] = defaultdict(dict)
-        self._kafka = kafka
+        self.kafka = kafka
         for node_id, broker in kafka.nodes.items():
             broker.always(FindCoordinatorRequest, self._find)
-            broker.always(OffsetFetchRequest, partial(self._fetch, node_id))
+            broker.always(OffsetFetchRequest, partial(self.fetch, node_id))
             broker.always(OffsetCommitRequest, partial(self._commit, node_id))
 
     def _find(self, request: Any) -> Any:
-        address = self._kafka.nodes[self.node].broker
+        address = self.kafka.nodes[self.node].broker
         return FindCoordinatorResponse(
             version=request.API_VERSION,
             error_code=self.error_of_finding,
@@ -53,7 +53,7 @@ class Coordinator:
     def _error(self, node: int) -> int:
         return self.error or (0 if node == self.node else NOT_COORDINATOR)
 
-    def _fetch(self, node: int, request: Any) -> Any:
+    def fetch(self, node: int, request: Any) -> Any:
         version, error = request.API_VERSION, self._error(node)
         entry = OffsetFetchResponse.OffsetFetchResponseTopic
         group = self.offsets[request.group_id]

@@ -74,11 +74,11 @@ class LittleKafka:
         self.nodes = {n: ScriptedBroker(n, versions) for n in range(1, nodes + 1)}
         for node, broker in self.nodes.items():
             self._sessions[node] = {}
-            broker.always(MetadataRequest, self._metadata)
-            broker.always(DescribeTopicPartitionsRequest, self._describe)
-            broker.always(ListOffsetsRequest, self._of_node(node, self._list_offsets))
-            broker.always(OffsetForLeaderEpochRequest, self._of_node(node, self._epoch_ends))
-            broker.always(FetchRequest, self._of_node(node, self._fetch))
+            broker.always(MetadataRequest, self.metadata)
+            broker.always(DescribeTopicPartitionsRequest, self.describe)
+            broker.always(ListOffsetsRequest, self.of_node(node, self.list_offsets))
+            broker.always(OffsetForLeaderEpochRequest, self.of_node(node, self._epoch_ends))
+            broker.always(FetchRequest, self.of_node(node, self.fetch))
 
     @property
     def bootstrap(self) -> str:
@@ -105,10 +105,10 @@ class LittleKafka:
         """
         topics = {n: copy.deepcopy(t) for n, t in self.topics.items() if n != without}
         broker = self.nodes[node]
-        for api, answer in list(broker._always.items()):
-            broker.always(api, partial(self._answer_with, topics, answer))
+        for api, answer in list(broker.handlers.items()):
+            broker.always(api, partial(self.answer_with, topics, answer))
 
-    def _answer_with(self, topics: dict[str, Topic], answer: Any, request: Any) -> Any:
+    def answer_with(self, topics: dict[str, Topic], answer: Any, request: Any) -> Any:
         with self.lock:
             now, self.topics = self.topics, topics
             try:
@@ -134,7 +134,7 @@ class LittleKafka:
         for broker in self.nodes.values():
             broker.stop()
 
-    def _of_node(self, node: int, handler: Any) -> Any:
+    def of_node(self, node: int, handler: Any) -> Any:
         def answer(request: Any) -> Any:
             with self.lock:
                 return handler(node, request)
@@ -148,7 +148,7 @@ class LittleKafka:
         log = topic.logs[index]
         return log, 0 if log.leader == node else NOT_LEADER
 
-    def _metadata(self, request: Any) -> Any:
+    def metadata(self, request: Any) -> Any:
         with self.lock:
             version = request.API_VERSION
             names = self.topics if request.topics is None else [t.name for t in request.topics]
@@ -162,10 +162,10 @@ class LittleKafka:
                 ],
                 cluster_id=self.cluster_id,
                 controller_id=1,
-                topics=[self._metadata_topic(name, version) for name in names],
+                topics=[self.metadata_topic(name, version) for name in names],
             )
 
-    def _metadata_topic(self, name: str, version: int) -> Any:
+    def metadata_topic(self, name: str, version: int) -> Any:
         entry = MetadataResponse.MetadataResponseTopic
         topic = self.topics.get(name)
         if topic is None:
@@ -192,7 +192,7 @@ class LittleKafka:
             ],
         )
 
-    def _describe(self, request: Any) -> Any:
+    def describe(self, request: Any) -> Any:
         """One topic's partitions from the cursor on, as ``response_partition_limit`` allows."""
         with self.lock:
             (name,) = [topic.name for topic in request.topics]
@@ -211,7 +211,7 @@ class LittleKafka:
                 description = entry(name=name, topic_id=topic.topic_id, partitions=partitions)
             return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[description])
 
-    def _list_offsets(self, node: int, request: Any) -> Any:
+    def list_offsets(self, node: int, request: Any) -> Any:
         version = request.API_VERSION
         committed = version >= 2 and request.isolation_level == READ_COMMITTED
         entry = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -259,7 +259,7 @@ class LittleKafka:
         ]
         return OffsetForLeaderEpochResponse(version=version, throttle_time_ms=0, topics=topics)
 
-    def _fetch(self, node: int, request: Any) -> Any:
+    def fetch(self, node: int, request: Any) -> Any:
         sessions, version = self._sessions[node], request.API_VERSION
         if request.session_epoch <= 0:
             sessions.pop(request.session_id, None)
@@ -280,7 +280,7 @@ class LittleKafka:
         for key in list(session.partitions):
             if full and self.omits and size >= request.max_bytes:
                 continue
-            reply = self._fetch_one(node, key, session.partitions[key], version)
+            reply = self.fetch_one(node, key, session.partitions[key], version)
             if size >= request.max_bytes:  # the first batch is sent whatever its size (KIP-74)
                 reply.records = b""
             size += len(reply.records)
@@ -324,7 +324,7 @@ class LittleKafka:
             ],
         )
 
-    def _fetch_one(self, node: int, key: tuple[Any, int], asked: Any, version: int) -> Any:
+    def fetch_one(self, node: int, key: tuple[Any, int], asked: Any, version: int) -> Any:
         topic, index = key
         name = next((n for n, t in self.topics.items() if topic in (n, t.topic_id)), None)
         reply = Partition(

@@ -46,10 +46,10 @@ class RackKafka(LittleKafka):
         nodes = [node for node, served, _, _ in self.served if served == tp]
         return [node for at, node in enumerate(nodes) if at == 0 or nodes[at - 1] != node]
 
-    def _fetch(self, node: int, request: Any) -> Any:
+    def fetch(self, node: int, request: Any) -> Any:
         self._asked_rack = request.rack_id if request.API_VERSION >= 11 else ""
         try:
-            return super()._fetch(node, request)
+            return super().fetch(node, request)
         finally:
             self._asked_rack = None
 
@@ -57,17 +57,17 @@ class RackKafka(LittleKafka):
         log, error = super()._find(node, name, index)
         if log is None or error != NOT_LEADER or self._asked_rack is None:
             return log, error
-        return self._copy_at(node, TopicPartition(str(name), index)), 0
+        return self.copy_at(node, TopicPartition(str(name), index)), 0
 
-    def _copy_at(self, node: int, tp: TopicPartition) -> Log:
+    def copy_at(self, node: int, tp: TopicPartition) -> Log:
         """A follower's copy of the log."""
         replica = copy.copy(self.log(tp))
         end = self.follower_ends.get((node, tp), replica.end)
         replica.batches = [one for one in replica.batches if one[1] <= end]
         return replica
 
-    def _fetch_one(self, node: int, key: tuple[Any, int], asked: Any, version: int) -> Any:
-        reply = super()._fetch_one(node, key, asked, version)
+    def fetch_one(self, node: int, key: tuple[Any, int], asked: Any, version: int) -> Any:
+        reply = super().fetch_one(node, key, asked, version)
         tp = self._partition(key)
         if tp is None:
             return reply
@@ -100,7 +100,7 @@ class RackKafka(LittleKafka):
         if self.always_names not in (None, leader):
             return self.always_names
         for number, node in self.nodes.items():
-            has_it = self.offers_anything or self._copy_at(number, tp).end >= offset
+            has_it = self.offers_anything or self.copy_at(number, tp).end >= offset
             if self.selects and node.rack == self._asked_rack and number != leader and has_it:
                 return number
         return None

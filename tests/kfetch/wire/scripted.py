@@ -117,8 +117,8 @@ class ScriptedBroker:
         self.connections = 0
         self.rack: str | None = None
         self._queued: dict[Any, deque[Any]] = defaultdict(deque)
-        self._always: dict[Any, Any] = {
-            ApiVersionsRequest: self._api_versions,
+        self.handlers: dict[Any, Any] = {
+            ApiVersionsRequest: self.api_versions,
             # As every listener without SASL does.
             SaslHandshakeRequest: SaslHandshakeResponse(
                 error_code=ILLEGAL_SASL_STATE, mechanisms=[]
@@ -126,7 +126,7 @@ class ScriptedBroker:
         }
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
-        self._streams: set[socket.socket] = set()
+        self.streams: set[socket.socket] = set()
         self._listener: socket.socket | None = None
         self.port = 0
         self.start()
@@ -142,7 +142,7 @@ class ScriptedBroker:
 
     def always(self, api: Any, answer: Any) -> None:
         """Answer every request of an API so, when no answer is queued."""
-        self._always[api] = answer
+        self.handlers[api] = answer
 
     def asked(self, api: Any) -> list[Any]:
         """The requests of an API so far."""
@@ -182,7 +182,7 @@ class ScriptedBroker:
 
     def drop(self) -> None:
         """Close every connection; the listener stays."""
-        for stream in list(self._streams):
+        for stream in list(self.streams):
             with contextlib.suppress(OSError):
                 stream.shutdown(socket.SHUT_RDWR)
 
@@ -204,7 +204,7 @@ class ScriptedBroker:
             except OSError:
                 return
             self.connections += 1
-            self._streams.add(stream)
+            self.streams.add(stream)
             self._spawn(self._serve, stream)
 
     def _serve(self, stream: socket.socket) -> None:
@@ -213,19 +213,19 @@ class ScriptedBroker:
                 request = self._note(frame)
                 if not self._reply(stream, request, self._next(request)):
                     break
-        self._streams.discard(stream)
+        self.streams.discard(stream)
 
     def _secured(self, stream: socket.socket) -> socket.socket:
         """The stream, behind TLS if there is a context."""
         if self.tls is None:
             return stream
-        self._streams.discard(stream)
+        self.streams.discard(stream)
         secured = self.tls.wrap_socket(stream, server_side=True, do_handshake_on_connect=False)
-        self._streams.add(secured)
+        self.streams.add(secured)
         try:
             secured.do_handshake()
         except OSError:
-            self._streams.discard(secured)
+            self.streams.discard(secured)
             secured.close()
             raise
         return secured
@@ -240,7 +240,7 @@ class ScriptedBroker:
 
     def _next(self, request: Any) -> Any:
         api = _BY_KEY[request.API_KEY]
-        return self._queued[api].popleft() if self._queued[api] else self._always.get(api, Close())
+        return self._queued[api].popleft() if self._queued[api] else self.handlers.get(api, Close())
 
     def _reply(self, stream: socket.socket, request: Any, answer: Any) -> bool:
         """Answer one request; False to close the connection."""
@@ -258,7 +258,7 @@ class ScriptedBroker:
         stream.sendall(mangled.change(encode_reply(honest, request)))
         return not mangled.close
 
-    def _api_versions(self, request: Any) -> Any:
+    def api_versions(self, request: Any) -> Any:
         """The ranges of ``versions``; a version that the broker does not know is answered as v0."""
         low, high = self.versions[ApiVersionsRequest]
         supported = low <= request.API_VERSION <= high

@@ -93,7 +93,7 @@ def test_leader_moves(kafka: LittleKafka, cluster: Cluster) -> None:
 
     def moved(request: Any) -> Any:
         kafka.elect(T0, 2)
-        return kafka._list_offsets(1, request)
+        return kafka.list_offsets(1, request)
 
     kafka.nodes[1].answer(ListOffsetsRequest, moved)
     offsets = cluster.offsets({T0: -1, T1: -1}, soon())
@@ -115,7 +115,7 @@ def test_waits_for_an_election(kafka: LittleKafka, cluster: Cluster) -> None:
         requests.append(request)
         if len(requests) == 3:
             kafka.elect(T0, 2)
-        return kafka._metadata(request)
+        return kafka.metadata(request)
 
     for node in kafka.nodes.values():
         node.always(MetadataRequest, metadata)
@@ -144,7 +144,7 @@ def test_topic_missing_in_a_view(cluster: Cluster) -> None:
 
 def test_authorization_is_final(kafka: LittleKafka, cluster: Cluster) -> None:
     """An error that no retry mends is raised at once, with the partition and the broker."""
-    original = kafka._list_offsets
+    original = kafka.list_offsets
 
     def refused(request: Any) -> Any:
         reply = original(1, request)
@@ -194,15 +194,15 @@ def test_a_broker_that_can_not_tell_is_not_the_only_voice(
     refused = MetadataResponse.MetadataResponseTopic
 
     def refuse(request: Any) -> MetadataResponse:
-        reply = kafka._metadata(request)
+        reply = kafka.metadata(request)
         topic = refused(version=request.API_VERSION, name="t", partitions=[])
         topic.error_code = LEADER_NOT_AVAILABLE
         reply.topics = [topic]
         return reply
 
     for node in kafka.nodes:  # whoever would be asked first
-        kafka.nodes[1].always(MetadataRequest, kafka._metadata)
-        kafka.nodes[2].always(MetadataRequest, kafka._metadata)
+        kafka.nodes[1].always(MetadataRequest, kafka.metadata)
+        kafka.nodes[2].always(MetadataRequest, kafka.metadata)
         kafka.nodes[node].always(MetadataRequest, refuse)
 
         assert {0, 1} == {*cluster.view({"t"}, soon(1)).topics["t"].leaders}

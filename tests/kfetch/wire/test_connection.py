@@ -125,7 +125,7 @@ def test_a_slow_broker_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def slowly(request: Any) -> Any:
             time.sleep(0.2)
-            return broker._api_versions(request)
+            return broker.api_versions(request)
 
         broker.always(ApiVersionsRequest, slowly)
         connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())

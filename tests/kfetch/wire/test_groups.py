@@ -59,7 +59,7 @@ def test_fetch(one: tuple[Coordinator, Connection]) -> None:
     coordinator, connection = one
     coordinator.offsets["g"] = {T0: Position(7, 3), U5: Position(0)}
     positions = send_fetch(connection, "g", [T0, T1, U5], soon())
-    version = coordinator._kafka.asked(OffsetFetchRequest)[-1].API_VERSION
+    version = coordinator.kafka.asked(OffsetFetchRequest)[-1].API_VERSION
 
     assert {T0: Position(7, 3 if version >= 5 else -1), U5: Position(0)} == positions
     assert version <= 7
@@ -74,7 +74,7 @@ def test_commit(one: tuple[Coordinator, Connection]) -> None:
     """Every version commits offsets, from v6 on with their leader epochs, and no generation."""
     coordinator, connection = one
     send_commit(connection, "g", {T0: Position(7, 3), U5: Position(9)}, soon())
-    (request,) = coordinator._kafka.asked(OffsetCommitRequest)
+    (request,) = coordinator.kafka.asked(OffsetCommitRequest)
 
     epoch = 3 if request.API_VERSION >= 6 else -1
     assert {T0: Position(7, epoch), U5: Position(9)} == coordinator.offsets["g"]
@@ -110,7 +110,7 @@ def test_a_coordinator_that_moves(
 
     def move(request: object) -> object:
         coordinator.node = 1
-        return coordinator._fetch(2, request)
+        return coordinator.fetch(2, request)
 
     kafka.nodes[2].answer(OffsetFetchRequest, move)
 

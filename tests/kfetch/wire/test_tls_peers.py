@@ -203,7 +203,7 @@ def test_a_reply_that_trickles_ends_at_the_deadline(start: Start) -> None:
     broker, stop = start(), threading.Event()
 
     def trickle(_: object) -> Close:
-        (stream,) = broker._streams
+        (stream,) = broker.streams
         with suppress(OSError):
             stream.sendall(b"\0\1\0\0")
             while not stop.wait(0.002):

@@ -98,7 +98,7 @@ def test_a_topic_that_may_not_be_described(monkeypatch: pytest.MonkeyPatch) -> N
         return entry(version=version, error_code=29, name=name, partitions=[])
 
     with LittleKafka() as kafka:
-        monkeypatch.setattr(kafka, "_metadata_topic", deny)
+        monkeypatch.setattr(kafka, "metadata_topic", deny)
         servers = {"bootstrap.servers": kafka.bootstrap}
         (found,) = doctor.cluster("main", servers, ["clicks"])
 

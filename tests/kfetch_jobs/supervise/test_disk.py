@@ -60,7 +60,7 @@ def test_down_on_a_full_disk(stage: Stage) -> None:
     with stage.take() as first:
         stage.until_runs(first, "a", "b")
     with stage.store() as store:
-        store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        stage.change("UPDATE supervisor SET process_started_s = 0")
         close(store)
         with pytest.raises(SupervisorError, match="readonly"):
             control.shut_down(stage.project, store, timeout_s=PATIENCE_S, now=True)

@@ -61,8 +61,7 @@ def test_a_loop_that_does_not_go_on(
         stage.until_runs(supervisor, "a")
         assert 0 == kfetch(*command)[0]
         long_ago = time.time() - 90
-        with stage.store() as store:
-            store._db.execute("UPDATE supervisor SET started_s = ?", (long_ago,))
+        stage.change("UPDATE supervisor SET started_s = ?", long_ago)
         write_heartbeat(stage.storage, long_ago)
         code, out, _ = kfetch(*command)
 

@@ -233,8 +233,7 @@ def test_a_disabled_job_that_waits_for_its_time(stage: Stage) -> None:
         stage.ask("hourly", Order.STOP)
         stage.until_phase(supervisor, "hourly", Phase.STOPPED)
         assert () == shown(stage)["hourly"].unhealthy
-        with stage.store() as store:
-            store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        stage.change("UPDATE supervisor SET process_started_s = 0")
         assert () == shown(stage)["failing"].unhealthy
 
 
@@ -245,7 +244,7 @@ def test_down_reaches_what_a_killed_supervisor_left(stage: Stage) -> None:
         stage.until_runs(supervisor, "old")
     file_of(stage, "old").unlink()
     with stage.store() as store:
-        store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        stage.change("UPDATE supervisor SET process_started_s = 0")
         assert ("its file is gone, and it still runs: kfetch down",) == shown(stage)[
             "old"
         ].unhealthy

@@ -97,7 +97,7 @@ def test_down_tells_what_does_not_die(stage: Stage, monkeypatch: pytest.MonkeyPa
     with stage.take() as first:
         stage.until_runs(first, "deaf")
     with stage.store() as store:
-        store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        stage.change("UPDATE supervisor SET process_started_s = 0")
         with monkeypatch.context() as patch:
             make_immortal(patch)
             with pytest.raises(SupervisorError, match="some processes do not die, of deaf: does"):

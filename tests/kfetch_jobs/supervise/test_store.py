@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,17 @@ from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.store import Store, supervisor_directory
 from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
 from kfetch_jobs.util import files
+from tests.kfetch_jobs.stage import change_database
 
 
-def journal(store: Store) -> str:
-    return str(store._db.execute("PRAGMA journal_mode").fetchone()[0])
+def rows(storage: Path, question: str) -> list[tuple[Any, ...]]:
+    """Ask the database as another process would."""
+    with closing(sqlite3.connect(supervisor_directory(storage) / "kfetch.db")) as db:
+        return db.execute(question).fetchall()
+
+
+def journal(storage: Path) -> str:
+    return str(rows(storage, "PRAGMA journal_mode")[0][0])
 
 
 def mount(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
@@ -34,7 +43,7 @@ def test_the_journal_suits_the_file_system(
         first.save({"a": JobState(phase=Phase.WAITING, since_s=1.0)})
         second.add_order("a", Order.STOP, 2.0)
 
-        assert (mode, mode) == (journal(first), journal(second))
+        assert mode == journal(tmp_path)
         assert ["a"] == list(second.states())
         assert 1 == len(first.waiting_orders())
 
@@ -49,9 +58,9 @@ def test_a_database_that_moves_keeps_its_content(
         mount(monkeypatch, "nfs")
         monkeypatch.setattr(database, "_BUSY_S", 0.05)
         with Store.of(tmp_path) as second:
-            assert ("wal", ["a"]) == (journal(second), list(second.states()))
+            assert ("wal", ["a"]) == (journal(tmp_path), list(second.states()))
     with Store.of(tmp_path) as store:
-        assert ("delete", ["a"]) == (journal(store), list(store.states()))
+        assert ("delete", ["a"]) == (journal(tmp_path), list(store.states()))
 
 
 def test_a_file_system_without_locks_is_refused(
@@ -96,10 +105,10 @@ def test_the_previous_release_reads_the_database(tmp_path: Path) -> None:
         run = store.begin("a", JobState(phase=Phase.RUNNING, since_s=1.0), 1.0)
         store.started(run, 7, 1.0, "boot/1")
         columns = {
-            table: [row[1] for row in store._db.execute(f"PRAGMA table_info({table})")]
+            table: [row[1] for row in rows(tmp_path, f"PRAGMA table_info({table})")]
             for table in ("runs", "supervisor")
         }
-        state = store._db.execute("SELECT state FROM jobs").fetchone()[0]
+        state = rows(tmp_path, "SELECT state FROM jobs")[0][0]
 
         assert "boot/1" == store.open_runs()[0].process_start
     assert columns == {
@@ -121,7 +130,7 @@ def test_a_state_of_a_later_kfetch(tmp_path: Path) -> None:
     with Store.of(tmp_path) as store:
         state = JobState(phase=Phase.WAITING, since_s=1.0)
         store.save({"a": state})
-        store._db.execute("UPDATE jobs SET state = replace(state, '{', '{\"later\": 1, ')")
+        change_database(tmp_path, "UPDATE jobs SET state = replace(state, '{', '{\"later\": 1, ')")
 
         assert {"a": state} == store.states()
 
@@ -129,11 +138,11 @@ def test_a_state_of_a_later_kfetch(tmp_path: Path) -> None:
 def test_orders_of_the_previous_release(tmp_path: Path) -> None:
     """Its orders have no end. Its commands give orders to a supervisor of this release."""
     with Store.of(tmp_path) as store:
-        store._db.execute("ALTER TABLE orders DROP COLUMN ends_s")
+        change_database(tmp_path, "ALTER TABLE orders DROP COLUMN ends_s")
         insert = "INSERT INTO orders (job, asked, at_s) VALUES (?, ?, ?)"
-        store._db.execute(insert, ("a", "stop", 1.0))
+        change_database(tmp_path, insert, "a", "stop", 1.0)
     with Store.of(tmp_path) as store:
-        store._db.execute(insert, ("b", "start", 2.0))
+        change_database(tmp_path, insert, "b", "start", 2.0)
 
         assert [("a", Order.STOP, None), ("b", Order.START, None)] == [
             (waiting.job, waiting.order, waiting.ends_s) for waiting in store.waiting_orders()

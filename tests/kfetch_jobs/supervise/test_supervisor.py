@@ -149,7 +149,7 @@ def test_a_killed_run_leaves_no_secrets(stage: Stage) -> None:
     with stage.take():
         assert [False, False, True] == [file.exists() for file in files.values()]
     with stage.store() as store:
-        store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        stage.change("UPDATE supervisor SET process_started_s = 0")
         control.shut_down(stage.project, store, timeout_s=PATIENCE_S)
     assert not files["down"].exists()
 
@@ -237,8 +237,7 @@ def test_a_graceful_restart_loses_no_run(stage: Stage) -> None:
         stage.ask("cut", Order.START)
         stage.until_runs(supervisor, "cut", "chained")
         supervisor.run(stop=lambda: True, hurry=lambda: False)
-    with stage.store() as store:
-        store._db.execute("UPDATE supervisor SET ended_s = ended_s - 3600")
+    stage.change("UPDATE supervisor SET ended_s = ended_s - 3600")
     with stage.take() as supervisor:
         stage.until_runs(supervisor, "missed")
         stage.until(supervisor, lambda: len(stage.runs("cut")) == len(stage.runs("chained")) == 2)
@@ -287,7 +286,7 @@ def test_down_ends_what_a_killed_supervisor_left(stage: Stage) -> None:
     stage.commit("a", batches=2, rows=7)
     with stage.store() as store:
         # The database names this test's process as the supervisor: as if it were gone.
-        store._db.execute("UPDATE supervisor SET process_started_s = 0")
+        stage.change("UPDATE supervisor SET process_started_s = 0")
 
         assert 1 == control.shut_down(stage.project, store, timeout_s=PATIENCE_S)
     assert [(ExitKind.STOPPED, 7)] == [(run.kind, run.rows) for run in stage.runs("a")]
@@ -382,7 +381,7 @@ def test_what_is_shown(stage: Stage) -> None:
         stage.until_phase(supervisor, "b", Phase.FAILED)
         now = stage.now
         write_pulse(stage.storage / "a", Pulse(at=now - 5, batch=4, lag=11, lag_s=56))
-        store._db.execute("UPDATE runs SET started_s = started_s - 10")
+        stage.change("UPDATE runs SET started_s = started_s - 10")
         found = read_status(stage.project, store, now)
         a, b, c = found.jobs
 

@@ -23,6 +23,7 @@ from kfetch_jobs.verbs import status as status_verb
 from kfetch_jobs.verbs.status import _about
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
+from tests.kfetch_jobs.stage import change_database
 
 
 @pytest.mark.parametrize(
@@ -231,8 +232,9 @@ def test_moments_have_a_suffix_of_their_own(kfetch: Command, shop: Path) -> None
 
 def test_a_newer_database_is_refused(kfetch: Command, shop: Path) -> None:
     """kfetch changes no database of a newer version."""
-    with Store.of(shop / ".kfetch" / "storage") as store:
-        store._db.execute("PRAGMA user_version = 2")
+    storage = shop / ".kfetch" / "storage"
+    with Store.of(storage):
+        change_database(storage, "PRAGMA user_version = 2")
     code, _, said = kfetch("status")
 
     assert code == 1

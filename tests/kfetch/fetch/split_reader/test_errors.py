@@ -131,7 +131,7 @@ def test_unauthorized_metadata(kafka: LittleKafka) -> None:
     kafka.errors[T0] += [3]
 
     def refused(request: Any) -> Any:
-        reply = kafka._metadata(request)
+        reply = kafka.metadata(request)
         reply.topics[0].error_code = 29
         return reply
 
@@ -154,7 +154,7 @@ def test_a_wrong_listener_is_the_first_cause(kafka: LittleKafka) -> None:
     """A task retries at a listener that wants a log-in. Its error names that, no earlier cause."""
     item = part(kafka, T0, 0, 6)
     node = kafka.nodes[1]
-    node.answer(FetchRequest, Mangled(kafka._of_node(1, kafka._fetch), lambda frame: b"\0\0\0\0"))
+    node.answer(FetchRequest, Mangled(kafka.of_node(1, kafka.fetch), lambda frame: b"\0\0\0\0"))
     node.always(FetchRequest, Close())
     answers = iter([ILLEGAL_SASL_STATE])
     node.always(

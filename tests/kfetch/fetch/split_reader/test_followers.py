@@ -131,7 +131,7 @@ def test_the_leader_is_asked_again_after_the_period(kafka: RackKafka) -> None:
         reading.replicas._choices.clear()
         for queue in reading._brokers[kafka.nodes[3].broker]._reader._queues.values():
             queue[0].replica_until = 0.0
-        return kafka.nodes[3]._always[FetchRequest](request)
+        return kafka.nodes[3].handlers[FetchRequest](request)
 
     kafka.nodes[3].answer(FetchRequest, period_over)
     item = part(kafka, T0, 0, END)
@@ -309,7 +309,7 @@ def test_a_refusal_is_the_leaders(kafka: RackKafka) -> None:
 def test_a_damaged_copy(kafka: RackKafka) -> None:
     """A damaged batch of a follower fails the task. Its retry reads from the leader."""
     kafka.follower_ends[3, T0] = END
-    whole = kafka._copy_at
+    whole = kafka.copy_at
     damaged = bytearray(batch(0, [b"x", b"y"]))
     damaged[-1] ^= 1
 
@@ -319,7 +319,7 @@ def test_a_damaged_copy(kafka: RackKafka) -> None:
             replica.batches = [(0, 2, 0, bytes(damaged)), *replica.batches[1:]]
         return replica
 
-    kafka._copy_at = copy_at  # type: ignore[method-assign,assignment]
+    kafka.copy_at = copy_at  # type: ignore[method-assign,assignment]
     item = part(kafka, T0, 0, END)
     reading = in_rack(kafka)
 

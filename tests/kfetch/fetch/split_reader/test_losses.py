@@ -121,7 +121,7 @@ def test_one_broker_with_the_deleted_topic(kafka: LittleKafka) -> None:
     kafka.elect(T0, 2)
     kafka.hints = False
     kafka.nodes[1].always(
-        MetadataRequest, lambda r: kafka._answer_with({"t": old}, kafka._metadata, r)
+        MetadataRequest, lambda r: kafka.answer_with({"t": old}, kafka.metadata, r)
     )
 
     assert expected(kafka, item) == rows(query(kafka, failOnDataLoss="false").read([item]))

@@ -126,7 +126,7 @@ def test_no_leader_for_a_while(kafka: LittleKafka) -> None:
         requests.append(request)
         if len(requests) == 4:
             kafka.elect(T0, 2)
-        return kafka._metadata(request)
+        return kafka.metadata(request)
 
     for node in kafka.nodes.values():
         node.always(MetadataRequest, metadata)
@@ -151,7 +151,7 @@ def test_lost_replies(kafka: LittleKafka, hostile: Any) -> None:
     """The reader requests lost replies again."""
     item = part(kafka, T0, 0, 6)
     if not isinstance(hostile, Close):
-        hostile = wrong_id(lambda request: kafka._fetch(1, request))
+        hostile = wrong_id(lambda request: kafka.fetch(1, request))
     kafka.nodes[1].answer(FetchRequest, hostile, hostile)
 
     assert expected(kafka, item) == rows(query(kafka).read([item]))

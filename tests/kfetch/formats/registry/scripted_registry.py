@@ -46,7 +46,7 @@ class ScriptedRegistry:
                 registry.headers = {key.lower(): text for key, text in self.headers.items()}
                 registry.arrived.set()
                 registry.may_answer.wait(10)
-                status, body = registry._answer(self.path)
+                status, body = registry.answer(self.path)
                 self.send_response(status)
                 self.end_headers()
                 self.wfile.write(body)
@@ -92,7 +92,7 @@ class ScriptedRegistry:
         self.subjects.setdefault(subject, []).append(number)
         return number
 
-    def _answer(self, path: str) -> tuple[int, bytes]:
+    def answer(self, path: str) -> tuple[int, bytes]:
         if self.answers:
             return self.answers.pop(0)
         if self.log_in and self.headers.get("authorization") != self.log_in:
