@@ -29,8 +29,8 @@ from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.run import delta_sink
-from kfetch_jobs.run.check_new_query import check_new_query
 from kfetch_jobs.run.query_recorder import QueryRecorder, query_listener
+from kfetch_jobs.run.start_checks import check_new_query
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,7 @@ from kfetch_jobs.checkpoints.location import has_run, local_directory, queries_o
 from kfetch_jobs.checkpoints.origin import noted_runs
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import local_path
-from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.progress.reports import read_pulse
 
 
@@ -30,9 +30,13 @@ def fresh_start_refusal(job: Job) -> str:
 
     It reads files of this machine only, and assumes that a checkpoint elsewhere has offsets.
     """
-    if job.file.sink.repeatRows or has_run(job):
-        return ""
-    if former := find_former_job(job):
+    try:
+        if job.file.sink.repeatRows or has_run(job):
+            return ""
+        former = find_former_job(job)
+    except JobsError as error:  # one job's checkpoint must not stop the others
+        return f"job {job.name}: {error}"
+    if former:
         return former.sentence(job)
     return "" if local_directory(job) is None else lost_offsets(job)
 

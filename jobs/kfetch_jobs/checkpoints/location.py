@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.locations import local_path
+from kfetch_jobs.errors import JobsError
 from kfetch_jobs.util.files import read_json
 
 _COMMITS_MAX = 100
@@ -34,11 +35,20 @@ def has_run(job: Job) -> bool:
 
 
 def has_offsets(checkpoint: Path) -> bool:
-    """Returns whether a micro-batch was planned in a local checkpoint."""
+    """Returns whether a micro-batch was planned in a local checkpoint.
+
+    Raises JobsError if the system does not list it: it may have offsets.
+    """
     try:
         return any(name.isdigit() for name in os.listdir(checkpoint / "offsets"))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError as cause:
+        raise JobsError(
+            f"kfetch can't read {checkpoint / 'offsets'} ({cause.strerror}), so nobody knows where "
+            "the job continues",
+            action="let this user read the checkpoint, or give the job a new one",
+        ) from None
 
 
 def query_id(checkpoint: Path) -> str | None:

@@ -126,7 +126,7 @@ def _replay(
             )
     moved = _add_batch(plan, backup, counts | deleted)
     with suppress(OSError):  # only the page reads it
-        append_replayed(job.directory, plan.end)
+        append_replayed(job.directory, plan.end, moved.batch)
     return moved
 
 

@@ -11,9 +11,6 @@ from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.offsets.target import MoveTarget, PartitionOffsets
 
-MARGIN_PERCENT = 1
-"""The default margin of a replay, as a share of the log's offsets."""
-
 
 class Verb(StrEnum):
     """The kind of move."""

@@ -21,7 +21,6 @@ from kfetch_jobs.errors import JobsError
 from kfetch_jobs.looks import job as looks
 from kfetch_jobs.looks.job import JobReport, SourceReport
 from kfetch_jobs.offsets.moves import (
-    MARGIN_PERCENT,
     Move,
     TopicChoice,
     Verb,
@@ -99,7 +98,7 @@ def plan_move(
     verb: Verb,
     target: MoveTarget,
     choices: Sequence[TopicChoice],
-    margin_percent: int = MARGIN_PERCENT,
+    margin_percent: int,
 ) -> MovePlan:
     """Returns the plan of a move. ``margin_percent`` is the margin of a replay at the log starts.
 

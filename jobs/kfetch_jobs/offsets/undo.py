@@ -6,6 +6,7 @@ kfetch restores the checkpoint file by file, and the versions of the tables from
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kfetch.model import TopicPartition
@@ -19,6 +20,7 @@ from kfetch_jobs.offsets import checkpoint_log
 from kfetch_jobs.offsets.execution import Report, silent
 from kfetch_jobs.offsets.shared_tables import check_no_writes_since, jobs_on_same_tables
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
+from kfetch_jobs.progress.progress_file import append_restored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,9 @@ def undo(project: Project, job: Job, plan: UndoPlan, *, report: Report = silent)
     backup = plan.backup.record_stage(Stage.UNDOING)
     checkpoint_log.remove_batch(plan.now.path, backup.batch)
     backup.record_stage(Stage.UNDONE)
+    if backup.tables:
+        with suppress(OSError):  # only the page reads it
+            append_restored(job.directory, backup.batch)
 
 
 def _restore_tables(rows: AppendedRows, backup: Backup, report: Report) -> None:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 _UNDONE = "undone_from"
+_RESTORED = "restored"
 _NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s", "dead_letters",
             "late_rows", "run_batches", "run_rows")  # fmt: skip
 
@@ -78,15 +79,34 @@ def batches_of_line(line: str) -> Iterator[Batch]:
             yield batch
 
 
-def undone_line(first: int) -> str:
-    """Returns the line that says: the rows of the micro-batches from ``first`` on were deleted."""
-    return json.dumps({_UNDONE: first}) + "\n"
+def undone_line(first: int, move: int) -> str:
+    """Returns the line that says: the rows of the micro-batches from ``first`` on were deleted.
+
+    ``move`` is the number of the replay's own micro-batch.
+    """
+    return json.dumps({_UNDONE: first, "move": move}) + "\n"
 
 
-def undone_from(line: str) -> int | None:
-    """Returns the first micro-batch whose rows were deleted; None if the line does not say."""
+def restored_line(move: int) -> str:
+    """Returns the line that says: a replay was undone, and its tables have their rows again."""
+    return json.dumps({_RESTORED: move}) + "\n"
+
+
+def undone_from(line: str) -> tuple[int, int] | None:
+    """Returns the first micro-batch whose rows were deleted, and the replay's micro-batch.
+
+    Returns None if the line does not say. Lines of older versions do not name the replay: -1.
+    """
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
+        values = json.loads(line)
+        return int(values[_UNDONE]), int(values.get("move", -1))
+    return None
+
+
+def restored_move(line: str) -> int | None:
+    """Returns the micro-batch of the replay that was undone; None if the line does not say."""
     with suppress(ValueError, TypeError, KeyError):
-        return int(json.loads(line)[_UNDONE])
+        return int(json.loads(line)[_RESTORED])
     return None
 
 
@@ -98,7 +118,7 @@ def parse_line(line: str) -> Batch | None:
     if not line.endswith("}\n"):
         return None
     values: dict[str, Any] = json.loads(line)
-    if _UNDONE in values:
+    if _UNDONE in values or _RESTORED in values:
         return None
     values.pop("lag")
     # A later kfetch may write more keys.

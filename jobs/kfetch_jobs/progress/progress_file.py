@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kfetch_jobs.progress.batch import Batch, batches_of_line, line_of, undone_line
+from kfetch_jobs.progress.batch import Batch, batches_of_line, line_of, restored_line, undone_line
 
 _NAME = "progress.jsonl"
 _BYTES_MAX = 4 << 20
@@ -31,15 +31,20 @@ def append_batch(directory: Path, batch: Batch) -> None:
     _append(directory, line_of(batch))
 
 
-def append_undone(directory: Path, first: int) -> None:
-    """Append that the rows of the micro-batches from ``first`` on were deleted."""
-    _append(directory, undone_line(first))
+def append_undone(directory: Path, first: int, move: int) -> None:
+    """Append that the replay ``move`` deleted the rows of the micro-batches from ``first`` on."""
+    _append(directory, undone_line(first, move))
 
 
-def append_replayed(directory: Path, end: int) -> None:
+def append_restored(directory: Path, move: int) -> None:
+    """Append that the replay ``move`` was undone."""
+    _append(directory, restored_line(move))
+
+
+def append_replayed(directory: Path, end: int, move: int) -> None:
     """Append that a replay has deleted the rows of the micro-batches that ended beyond ``end``.
 
-    ``end`` is the sum of the next offsets after the replay.
+    ``end`` is the sum of the next offsets after the replay, and ``move`` its own micro-batch.
     """
     first = None
     for batch in reversed(read_batches(directory)):
@@ -47,7 +52,7 @@ def append_replayed(directory: Path, end: int) -> None:
             break
         first = batch.batch
     if first is not None:
-        append_undone(directory, first)
+        append_undone(directory, first, move)
 
 
 def _append(directory: Path, line: str) -> None:

@@ -2,8 +2,7 @@
 
 runner.py          the run, from its lock to its end
 job_lock.py        one process at a time for a job and its checkpoint
-start_checks.py    what a run checks before it starts Spark
-check_new_query.py  whether Spark finds traces of earlier runs of a new query
+start_checks.py    what a run checks before its query starts
 dataframes.py      from a job's description to a DataFrame: sources, transform
 dead_letter_frames.py  dead letters apart from good records, and beside rows
 letters_table.py   writes dead letters, and replaces those of a half-written micro-batch

@@ -1,20 +1,30 @@
-"""What a run checks before it starts Spark: its checkpoint's origin, and records of a replay.
+"""What a run checks before its query: the checkpoint's origin, a replay, and earlier runs.
 
-check_new_query.py has the check that needs Spark.
+The last check needs Spark, which alone reads checkpoints and tables on other file systems and in
+catalogs. For files of this machine, ``checkpoints.fresh_start`` has looked already, and Spark now
+reads a table's whole log.
 """
 
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING, Any
 
 from kfetch.errors import AccessRefused, KfetchError, OptionError
 from kfetch_jobs.checkpoints import origin
 from kfetch_jobs.checkpoints.backup import Stage, last_move
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
+from kfetch_jobs.checkpoints.fresh_start import check_queries, lost_offsets
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.checkpoints.log_starts import unreadable
 from kfetch_jobs.config import Job
-from kfetch_jobs.errors import JobsError, RecordsLost
+from kfetch_jobs.config.locations import has_scheme, local_path
+from kfetch_jobs.errors import ConfigError, JobsError, RecordsLost
+from kfetch_jobs.run.dataframes import user_mistakes
+from kfetch_jobs.run.tables import existing_table, last_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger("kfetch_jobs.run")
 
@@ -71,3 +81,45 @@ def check_replay(job: Job) -> None:
             f"job {job.name}: {gaps[0]}{more}. The replay has deleted their rows: restore them "
             f"with kfetch offsets undo {job.name} --execute"
         )
+
+
+def check_new_query(spark: SparkSession, job: Job) -> None:
+    """Raises ConfigError if the job would start anew although it has run before.
+
+    It also raises ConfigError if Hadoop's own configuration puts paths on a file system that the
+    job's files do not name.
+    """
+    _check_file_system(spark, job)
+    if _has_offsets(spark, job):
+        origin.note_run(job, {})
+        return
+    if job.file.sink.repeatRows:
+        return
+    sentence = lost_offsets(job)
+    with user_mistakes(job, "sink"):
+        for table in job.tables:
+            queries = last_batches(existing_table(spark, table))
+            sentence = sentence or check_queries(job, table, queries)
+    if sentence:
+        raise ConfigError(sentence)
+
+
+def _check_file_system(spark: SparkSession, job: Job) -> None:
+    default = str(spark._jsc.hadoopConfiguration().get("fs.defaultFS"))
+    known_local = local_path("/", job.spark) is not None
+    paths = [job.checkpoint, *(table.path for table in job.tables if table.path)]
+    if known_local and not (default.startswith("file:") or all(map(has_scheme, paths))):
+        raise ConfigError(
+            f"job {job.name}: Hadoop's configuration puts paths without a scheme on {default}, and "
+            "the job's files do not: set spark.hadoop.fs.defaultFS under spark, or write file:/ in "
+            "front of paths of this machine"
+        )
+
+
+def _has_offsets(spark: SparkSession, job: Job) -> bool:
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(job.checkpoint, "offsets")
+    system = path.getFileSystem(spark._jsc.hadoopConfiguration())
+    if not system.exists(path):
+        return False
+    return any(str(file.getPath().getName()).isdigit() for file in system.listStatus(path))

@@ -16,11 +16,9 @@ from functools import partial
 from kfetch_jobs.config import Project
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SupervisorError
-from kfetch_jobs.progress.exit_report import ExitKind
-from kfetch_jobs.progress.progress_file import committed_since
-from kfetch_jobs.progress.reports import exit_report_path, read_exit_report
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.processes import GONE_WITHIN_S
+from kfetch_jobs.supervise.run_killer import record_own_end
 from kfetch_jobs.supervise.run_process import remove_settings, run_process
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.status_reader import orphans, supervisor_alive
@@ -176,14 +174,8 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
             undead.append(run.job)
             continue
         remove_settings(project.storage, run.job)
-        report_file = exit_report_path(project.storage / run.job, run.id)
-        report = read_exit_report(report_file)
-        kind, sentence = report.kind, report.sentence
-        if kind in (ExitKind.STOPPED, ExitKind.KILLED):
-            sentence = "by kfetch down, without a supervisor"
-        batches, rows = committed_since(project.storage / run.job, run.started_s)
-        store.end(run.id, time.time(), kind, sentence, batches=batches, rows=rows)
-        report_file.unlink(missing_ok=True)
+        reason = "by kfetch down, without a supervisor"
+        record_own_end(store, project.storage, run, time.time(), reason)
     if undead:
         raise SupervisorError(
             f"some processes do not die, of {', '.join(undead)}: does a disk not answer? "

@@ -9,11 +9,26 @@ from pathlib import Path
 
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.progress_file import committed_since
+from kfetch_jobs.progress.reports import exit_report_path, read_exit_report
 from kfetch_jobs.supervise.processes import GONE_WITHIN_S, RunProcess
 from kfetch_jobs.supervise.run_process import remove_settings, run_process
 from kfetch_jobs.supervise.store import Run, Store
 
 log = logging.getLogger("kfetch_jobs.supervisor")
+
+
+def record_own_end(store: Store, storage: Path, run: Run, now: float, killed_because: str) -> None:
+    """Record the end of a run whose supervisor died: as its exit report tells, if it has one.
+
+    ``killed_because`` is the sentence for a run that ended by a signal.
+    """
+    report_file = exit_report_path(storage / run.job, run.id)
+    report = read_exit_report(report_file)
+    by_signal = report.kind in (ExitKind.STOPPED, ExitKind.KILLED)
+    sentence = killed_because if by_signal else report.sentence
+    batches, rows = committed_since(storage / run.job, run.started_s)
+    store.end(run.id, now, report.kind, sentence, batches=batches, rows=rows)
+    report_file.unlink(missing_ok=True)
 
 
 class RunKiller:
@@ -49,7 +64,6 @@ class RunKiller:
                 continue
             if run.job not in supervised:  # else the file may be that of the job's newer run
                 remove_settings(self._storage, run.job)
-            batches, rows = committed_since(self._storage / run.job, run.started_s)
-            sentence = "its job is not supervised any more"
-            self._store.end(run.id, now, ExitKind.KILLED, sentence, batches=batches, rows=rows)
+            reason = "its job is not supervised any more"
+            record_own_end(self._store, self._storage, run, now, reason)
             self._unwanted.remove(run)

@@ -121,15 +121,25 @@ class JobCurves:
     )
     batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
     """The newest is last."""
+    _before: dict[int, list[Batch]] = field(default_factory=dict)
+    """The last micro-batches before each replay that can be undone, by the replay's number."""
 
-    def forget_dead_letters(self, first: int) -> None:
+    def forget_dead_letters(self, first: int, move: int) -> None:
         """Sets the dead letters of the micro-batches from ``first`` on to 0, after a replay."""
+        self._before[move] = list(self.batches)
         for index, batch in enumerate(self.batches):
             if batch.batch >= first:
                 self.batches[index] = replace(batch, dead_letters=0, dead_letter="")
 
+    def restore_dead_letters(self, move: int) -> None:
+        """Puts back the dead letters that a replay has deleted, after it was undone."""
+        if before := self._before.pop(move, None):
+            self.batches.clear()
+            self.batches.extend(before)
+
     def add(self, batch: Batch, now: float) -> None:
         """Add a micro-batch. One with an impossible time is skipped."""
+        self._before.clear()  # the job has run since, so no replay can be undone
         if 0.0 < batch.finished < now + _AHEAD_S:
             since_s = batch.finished - max(batch.seconds, _SPREAD_S)
             if self.batches and self.batches[-1].finished < batch.finished:

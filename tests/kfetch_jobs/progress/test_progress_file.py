@@ -60,16 +60,16 @@ def test_a_replay_forgets_what_it_deleted(tmp_path: Path) -> None:
     replay. Without such a micro-batch it says nothing."""
     path = tmp_path / "progress.jsonl"
 
-    def replayed(end: int) -> int | None:
-        append_replayed(tmp_path, end)
+    def replayed(end: int) -> tuple[int, int] | None:
+        append_replayed(tmp_path, end, move=20)
         return undone_from(path.read_text().splitlines(keepends=True)[-1])
 
     for number in range(10):
         append_batch(tmp_path, replace(IDLE, batch=number, end=100 * (number + 1)))
-    assert (None, 5) == (replayed(1000), replayed(500))
+    assert (None, (5, 20)) == (replayed(1000), replayed(500))
     for number in (11, 12):  # batch 10 is the replay
         append_batch(tmp_path, replace(IDLE, batch=number, end=100 * (number - 5)))
-    assert (12, 3) == (replayed(600), replayed(350))
+    assert ((12, 20), (3, 20)) == (replayed(600), replayed(350))
 
 
 def test_dead_letters_are_a_micro_batchs_own(tmp_path: Path) -> None:

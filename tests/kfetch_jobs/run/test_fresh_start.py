@@ -180,3 +180,15 @@ def a_batch() -> Batch:
     return Batch(
         batch=0, started="2026-11-23T10:00:00Z", finished=1.0, rows=1, seconds=1.0, end=1, latest=1
     )
+
+
+def test_an_unreadable_checkpoint_does_not_count_as_none(kafka: LittleKafka) -> None:
+    """The job does not start anew if the system refuses to list its offsets. The sentence names
+    the directory, and the other jobs of a supervisor start."""
+    offsets = CHECKPOINT / "offsets"
+    shutil.rmtree(CHECKPOINT, ignore_errors=True)
+    offsets.parent.mkdir(parents=True)
+    offsets.symlink_to("offsets")  # root may read any directory, and cannot follow a circle
+
+    assert f"kfetch can't read {CHECKPOINT.resolve() / 'offsets'}" in fresh_start_refusal(the_job())
+    assert {} == single_writers({"clicks": the_job()}, {}, set())

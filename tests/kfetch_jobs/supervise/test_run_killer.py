@@ -11,9 +11,11 @@ import pytest
 
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.reports import exit_report_path
 from kfetch_jobs.supervise import control, run_killer, supervisor
 from kfetch_jobs.supervise.state_machine import Order, Phase
-from tests.kfetch_jobs.stage import CONTINUOUS, PATIENCE_S, UNTIL_TERM, Stage
+from tests.kfetch.agent.helpers import wait_until
+from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, PATIENCE_S, SAY, UNTIL_TERM, Stage
 
 DEAF = 'trap : TERM; : > "$WORDS/$NAME.on"\nwhile :; do sleep 0.1; done'
 WITH_CHILD = "sh -c 'trap : TERM; while :; do sleep 0.1; done' &\n" + UNTIL_TERM
@@ -88,6 +90,23 @@ def test_an_unwanted_run_ends_when_it_is_gone(
             patch.undo()
             stage.until(second, lambda: stage.runs("a")[0].kind is ExitKind.KILLED)
     assert [] == stage.processes()
+
+
+def test_an_unwanted_run_keeps_its_own_end(stage: Stage) -> None:
+    """A run ended by itself without a supervisor, and its job was disabled. The history has how it
+    ended, as its exit report tells, and the report is gone."""
+    stage.job("a", ONCE, f': > "$WORDS/$NAME.on"\nsleep 0.5\n{SAY.format(kind="failed")}')
+    with stage.take() as first:
+        stage.until_runs(first, "a")
+        report = exit_report_path(stage.storage / "a", stage.runs("a")[0].id)
+    assert wait_until(lambda: report.exists() and not stage.processes())
+    stage.job("a", ONCE + "enabled: false\n", UNTIL_TERM)
+    with stage.take() as second:
+        stage.until(second, lambda: stage.runs("a")[0].kind)
+
+    ended = stage.runs("a")[0]
+    assert (ExitKind.FAILED, "it was failed") == (ended.kind, ended.sentence)
+    assert not report.exists()
 
 
 def test_down_tells_what_does_not_die(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,3 +94,24 @@ def test_memory_is_bounded() -> None:
     assert all(len(curves.windows[name]._bins) <= 181 for name in WINDOWS)
     assert BATCHES_MAX == len(curves.batches)
     assert all(len(curves.windows[name].points(NOW)["t"]) <= 180 for name in WINDOWS)
+
+
+def test_an_undone_replay_brings_the_dead_letters_back() -> None:
+    """A replay deletes dead letters, and undoing it restores them: each replay its own. After a
+    new micro-batch, a replay cannot be undone."""
+    curves = added(*(replace(BATCH, batch=number, dead_letters=number) for number in (1, 2)))
+
+    def letters() -> list[int]:
+        return [batch.dead_letters for batch in curves.batches]
+
+    curves.forget_dead_letters(2, move=3)
+    curves.forget_dead_letters(1, move=4)
+    assert [0, 0] == letters()
+    curves.restore_dead_letters(4)
+    assert [1, 0] == letters()
+    curves.restore_dead_letters(3)
+    assert [1, 2] == letters()
+    curves.forget_dead_letters(1, move=3)
+    curves.add(replace(BATCH, batch=5, dead_letters=5), NOW)
+    curves.restore_dead_letters(3)
+    assert [0, 0, 5] == letters()
