@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +20,15 @@ from kfetch.formats.avro.matching import unknown_in_avro
 from kfetch.formats.avro.program import ALLOWS_MORE, Program, compile_program
 from kfetch.formats.avro.schema import AvroType, parse_avro
 from kfetch.formats.avro.types import column_type
-from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem
+from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
 from kfetch.formats.columns.struct_column import Plan, positions_of, too_large
 from kfetch.formats.columns.types import ValueType
 from kfetch.records.arrow import Array
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
+
+if TYPE_CHECKING:
+    from kfetch.compiled.machine_code import Loop
 
 _REASONS = {
     ops.ENDS_EARLY: "the value ends inside it",
@@ -118,7 +121,7 @@ class AvroDecoder:
     def __init__(
         self,
         writer: str,
-        loops: FormatLoop,
+        loops: Loop,
         *,
         reader: str = "",
         source: str = "valueSchema",
@@ -203,7 +206,7 @@ class AvroDecoder:
         return self._plan.row_bytes
 
     @property
-    def loops(self) -> FormatLoop:
+    def loops(self) -> Loop:
         """The compiled code."""
         return self._loops
 
