@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kfetch.formats.columns.types import Kind, ValueType
+from kfetch.formats.files import read_types
 from kfetch.formats.format import FORMATS, format_of
 from kfetch.options import SourceOptions
 from kfetch.options.formats import TypedColumn
@@ -46,7 +47,9 @@ def with_types(
 
     ``fits``: as in ``with_reader_schemas``, which tells what the errors are.
     """
-    columns = (format_of(typed.format).with_files(typed) for typed in options.typed_columns)
+    columns = (
+        format_of(typed.format).with_files(typed, read_types) for typed in options.typed_columns
+    )
     options = replace(options, typed_columns=tuple(columns))
     if all(typed.registry is None for typed in options.typed_columns):
         return options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kfetch.options.formats import TypedColumn
 
 if TYPE_CHECKING:
-    from kfetch.compiled.machine_code import Loop
-    from kfetch.formats.columns.decoded import ValueDecoder
+    from kfetch.formats.columns.decoded import FormatLoop, ValueDecoder
     from kfetch.formats.columns.types import ValueType
     from kfetch.formats.registry.schemas import Schema, SchemaSource
 
 C = TypeVar("C", bound=TypedColumn)
+FileReader = Callable[[str, str], bytes]
+"""Returns the bytes of a file: of its path, and the option that names it."""
 
 FORMATS = {
     "json": "kfetch.formats.json",
@@ -44,7 +45,7 @@ class Format(Generic[C]):
         """Returns the struct of a column. Raises OptionError or NotBuilt."""
         raise NotImplementedError
 
-    def decoder(self, column: C, loop: Loop) -> ValueDecoder:
+    def decoder(self, column: C, loop: FormatLoop) -> ValueDecoder:
         """Returns the decoder of a column. ``loop``: the compiled function (``loading.load``)."""
         raise NotImplementedError
 
@@ -56,7 +57,7 @@ class Format(Generic[C]):
         """Returns the options that have no effect, because the type has no use for them."""
         return ()
 
-    def with_files(self, column: C) -> C:
+    def with_files(self, column: C, _read: FileReader) -> C:
         """Returns the column with what its files on the driver hold. Raises OptionError."""
         return column
 

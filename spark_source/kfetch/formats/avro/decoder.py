@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +20,12 @@ from kfetch.formats.avro.matching import unknown_in_avro
 from kfetch.formats.avro.program import ALLOWS_MORE, Program, compile_program
 from kfetch.formats.avro.schema import AvroType, parse_avro
 from kfetch.formats.avro.types import column_type
-from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
+from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem
 from kfetch.formats.columns.struct_column import Plan, positions_of, too_large
 from kfetch.formats.columns.types import ValueType
 from kfetch.records.arrow import Array
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
-
-if TYPE_CHECKING:
-    from kfetch.compiled.machine_code import Loop
 
 _REASONS = {
     ops.ENDS_EARLY: "the value ends inside it",
@@ -121,7 +118,7 @@ class AvroDecoder:
     def __init__(
         self,
         writer: str,
-        loops: Loop,
+        loops: FormatLoop,
         *,
         reader: str = "",
         source: str = "valueSchema",
@@ -206,7 +203,7 @@ class AvroDecoder:
         return self._plan.row_bytes
 
     @property
-    def loops(self) -> Loop:
+    def loops(self) -> FormatLoop:
         """The compiled code."""
         return self._loops
 

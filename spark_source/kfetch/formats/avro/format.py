@@ -12,8 +12,8 @@ from kfetch.formats.columns.types import ValueType
 from kfetch.formats.format import Format
 
 if TYPE_CHECKING:
-    from kfetch.compiled.machine_code import Loop
     from kfetch.formats.avro.framed import FramedAvro
+    from kfetch.formats.columns.decoded import FormatLoop
     from kfetch.formats.registry.schemas import Schema, SchemaSource
 
 
@@ -25,7 +25,7 @@ class _AvroFormat(Format[AvroColumn]):
     def value_type(self, column: AvroColumn) -> ValueType:
         return reader_type(**_schemas(column))
 
-    def decoder(self, column: AvroColumn, loop: Loop) -> AvroDecoder:
+    def decoder(self, column: AvroColumn, loop: FormatLoop) -> AvroDecoder:
         return AvroDecoder(loops=loop, **_schemas(column))
 
     def framed(self, decoder: AvroDecoder, registry: SchemaSource) -> FramedAvro:

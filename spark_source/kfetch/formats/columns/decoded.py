@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +14,9 @@ from kfetch.formats.columns import layout
 from kfetch.formats.columns.struct_column import Plan, StructColumn
 from kfetch.records.arrow import Array, check_bytes
 from kfetch.records.memory import UNLIMITED, Memory, PartIsFull
+
+FormatLoop = Callable[..., int]
+"""The compiled function of a format (``loading.load``)."""
 
 
 class DecodedColumn(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow as pa
 from kfetch.errors import OptionError
 from kfetch.formats.columns import layout
 from kfetch.formats.columns.ddl import kind_text
-from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
+from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem
 from kfetch.formats.columns.raw_copies import copies
 from kfetch.formats.columns.struct_column import Plan, positions_of
 from kfetch.formats.columns.types import Kind, ValueType
@@ -32,9 +32,6 @@ from kfetch.formats.json.times import Zones
 from kfetch.records.arrow import Array
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
-
-if TYPE_CHECKING:
-    from kfetch.compiled.machine_code import Loop
 
 _FIRST = np.zeros(1, np.int64)
 
@@ -59,7 +56,7 @@ class JsonDecoder:
     """Decodes documents of one schema, in any number of threads."""
 
     def __init__(
-        self, schema: ValueType, loops: Loop, settings: JsonSettings | None = None
+        self, schema: ValueType, loops: FormatLoop, settings: JsonSettings | None = None
     ) -> None:
         """``schema``: a struct. ``loops``: the compiled code (``loading.load``).
 
@@ -148,7 +145,7 @@ class JsonDecoder:
         return self._plan.row_bytes
 
     @property
-    def loops(self) -> Loop:
+    def loops(self) -> FormatLoop:
         """The compiled code."""
         return self._loops
 

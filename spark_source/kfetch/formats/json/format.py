@@ -15,7 +15,7 @@ from kfetch.formats.json.time_zones import find_zone, zone_named
 from kfetch.formats.json.times import Zones
 
 if TYPE_CHECKING:
-    from kfetch.compiled.machine_code import Loop
+    from kfetch.formats.columns.decoded import FormatLoop
     from kfetch.formats.json.framed import FramedJson
     from kfetch.formats.registry.schemas import SchemaSource
 
@@ -33,7 +33,7 @@ class _JsonFormat(Format[JsonColumn]):
             zone_named(column.time_zone, option=column.zone_option)
         return parsed
 
-    def decoder(self, column: JsonColumn, loop: Loop) -> JsonDecoder:
+    def decoder(self, column: JsonColumn, loop: FormatLoop) -> JsonDecoder:
         session = zone_named(column.time_zone or "UTC", option=column.zone_option)
         settings = JsonSettings(zones=Zones(session, find_zone))
         schema = parse_schema(column.schema, option=column.type_option)

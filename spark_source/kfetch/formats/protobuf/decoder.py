@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kfetch.formats.columns.decoded import DecodedColumn, LoopCall, Problem
+from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem
 from kfetch.formats.columns.struct_column import positions_of, too_large
 from kfetch.formats.columns.types import ValueType
 from kfetch.formats.protobuf import layout
@@ -23,9 +23,6 @@ from kfetch.formats.protobuf.schema import Item, message_tree, unknown_in_protob
 from kfetch.records.arrow import Array
 from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
-
-if TYPE_CHECKING:
-    from kfetch.compiled.machine_code import Loop
 
 
 def message_type(
@@ -54,7 +51,7 @@ class ProtobufDecoder:
         self,
         descriptors: bytes,
         name: str,
-        loops: Loop,
+        loops: FormatLoop,
         *,
         nullable: bool = False,
         column: str = "value",

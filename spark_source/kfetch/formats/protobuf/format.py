@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from kfetch.errors import OptionError
 from kfetch.formats.columns.types import ValueType
-from kfetch.formats.format import Format
+from kfetch.formats.format import FileReader, Format
 from kfetch.formats.protobuf import layout
 from kfetch.formats.protobuf.decoder import ProtobufDecoder, message_type
 from kfetch.formats.protobuf.descriptors import read_descriptors
-from kfetch.formats.protobuf.files import read_types
 from kfetch.formats.protobuf.names import (
     descriptor_set,
     lacks_descriptors,
@@ -21,7 +20,7 @@ from kfetch.formats.protobuf.names import (
 from kfetch.formats.protobuf.options import ProtobufColumn
 
 if TYPE_CHECKING:
-    from kfetch.compiled.machine_code import Loop
+    from kfetch.formats.columns.decoded import FormatLoop
     from kfetch.formats.protobuf.framed import FramedProtobuf
     from kfetch.formats.registry.schemas import Schema, SchemaSource
 
@@ -37,7 +36,7 @@ class _ProtobufFormat(Format[ProtobufColumn]):
             column.descriptors, column.message, nullable=column.flat, column=column.column
         )
 
-    def decoder(self, column: ProtobufColumn, loop: Loop) -> ProtobufDecoder:
+    def decoder(self, column: ProtobufColumn, loop: FormatLoop) -> ProtobufDecoder:
         return ProtobufDecoder(
             column.descriptors, column.message, loop, nullable=column.flat, column=column.column
         )
@@ -47,10 +46,10 @@ class _ProtobufFormat(Format[ProtobufColumn]):
 
         return FramedProtobuf(decoder, registry)
 
-    def with_files(self, column: ProtobufColumn) -> ProtobufColumn:
+    def with_files(self, column: ProtobufColumn, read: FileReader) -> ProtobufColumn:
         if not column.path or column.descriptors:
             return column
-        return replace(column, descriptors=read_types(column.path, f"{column.column}Descriptor"))
+        return replace(column, descriptors=read(column.path, f"{column.column}Descriptor"))
 
     def has_schema(self, column: ProtobufColumn) -> bool:
         return bool(column.descriptors)

@@ -13,8 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kfetch.agent import channel
 from kfetch.errors import OptionError
-from kfetch.formats import face, typed_values
-from kfetch.formats.protobuf import files
+from kfetch.formats import face, files, typed_values
 from kfetch.options import SourceOptions
 from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
