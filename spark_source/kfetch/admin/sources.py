@@ -68,8 +68,6 @@ class KafkaReport:
 
     partitions: tuple[Partition, ...]
     topic_ids: Mapping[str, UUID]
-    losses: tuple[str, ...] = ()
-    """A sentence for each reason why the checkpoint's offsets don't fit the log."""
     loss_errors: tuple[DataLoss, ...] = ()
     """The errors of ``losses``, with topic, partition and offsets as attributes."""
     missing: str = ""
@@ -77,6 +75,11 @@ class KafkaReport:
     them."""
     unreadable: tuple[str, ...] = ()
     """A sentence for each topic that the user may describe and not read."""
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """A sentence for each reason why the checkpoint's offsets don't fit the log."""
+        return tuple(loss.message for loss in self.loss_errors)
 
     @property
     def behind(self) -> int:
@@ -198,7 +201,6 @@ def _from_checkpoint(log: OffsetLookup, start: Offsets, planned: Offsets | None)
     return KafkaReport(
         partitions=tuple(replace(p, new=p.tp in new, lost=p.tp in lost) for p in partitions),
         topic_ids=view.topic_ids,
-        losses=tuple(loss.message for loss in by_partition.values()),
         loss_errors=tuple(by_partition.values()),
         missing=missing,
         unreadable=log.unreadable(view),

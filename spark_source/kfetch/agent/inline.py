@@ -8,6 +8,7 @@ next micro-batch's request names only the partitions that changed.
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import threading
 from collections import OrderedDict
@@ -41,6 +42,11 @@ def close_all() -> None:
     """Close every session of this process. If Spark kills a worker, its sessions expire."""
     while _queries:
         _queries.popitem()[1].close()
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked process has the sockets of these sessions, and the sessions are its parent's.
+    os.register_at_fork(after_in_child=_queries.clear)
 
 
 def read(split: Split, options: SourceOptions) -> Iterator[pa.RecordBatch]:

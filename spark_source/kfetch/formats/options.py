@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.formats.format import FORMATS, column_class
+from kfetch.options.converters import either
 from kfetch.options.formats import OPTIONS, TypedColumn
 from kfetch.options.option import OptionReader
 from kfetch.options.registry import check_used, registry_column
@@ -35,7 +36,7 @@ def chosen_formats(read: OptionReader, topics: tuple[str, ...] = ()) -> ChosenFo
     ``topics``: the topics of the query, if its options name them.
     """
     chosen = {column: _format(column, read) for column in _COLUMNS}
-    dead_letters = read(OPTIONS["deadLetters"])
+    dead_letters = bool(read(OPTIONS["deadLetters"]))
     default = "PERMISSIVE" if dead_letters else ""
     made = (_typed(column, read, text, topics, default) for column, text in chosen.items())
     typed = tuple(item for item in made if item is not None)
@@ -44,11 +45,6 @@ def chosen_formats(read: OptionReader, topics: tuple[str, ...] = ()) -> ChosenFo
     if dead_letters:
         _check_dead_letters(typed)
     return ChosenFormats(typed, strings, dead_letters)
-
-
-def either(names: Sequence[str]) -> str:
-    """Returns names as a sentence lists them: ``a, b or c``."""
-    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _check_dead_letters(typed: Sequence[TypedColumn]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kfetch.errors import OptionError
-from kfetch.options.converters import boolean
+from kfetch.options.converters import boolean, one_of
 from kfetch.options.option import Option, OptionReader, by_name
 
 STRING = "string"
@@ -59,18 +59,11 @@ OPTION = Option(
 )
 
 
-def _headers(text: str) -> str:
-    """Returns true, false or map."""
-    if text.lower() not in ("true", "false", "map"):
-        raise ValueError("true, false or map")
-    return text.lower()
-
-
 INCLUDES = by_name(
     Option(
         "includeHeaders",
         "adds the column `headers`, an array; `map`: as a map, with each key's last value",
-        _headers,
+        one_of("true", "false", "map"),
         "false",
     ),
     Option(

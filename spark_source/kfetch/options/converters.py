@@ -6,7 +6,7 @@ Each function raises ValueError for an invalid text. Its message completes "it m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 def boolean(text: str) -> bool:
@@ -37,13 +37,23 @@ byte_count = whole(0, INT_MAX, "a number of bytes, 0 or more")
 milliseconds = whole(0, INT_MAX, "a number of milliseconds, 0 or more")
 
 
-def one_of(first: str, second: str) -> Callable[[str], str]:
-    """Returns a converter of two words, in any case."""
+def either(names: Sequence[str]) -> str:
+    """Returns names as a sentence lists them: ``a, b or c``."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+_FEW = 3
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """Returns a converter of words, in any case. Its value is written as here."""
+    known = {word.lower(): word for word in words}
+    expected = either(words) if len(words) <= _FEW else f"one of {', '.join(words)}"
 
     def convert(text: str) -> str:
-        if text.lower() not in (first, second):
-            raise ValueError(f"{first} or {second}")
-        return text.lower()
+        if text.lower() not in known:
+            raise ValueError(expected)
+        return known[text.lower()]
 
     return convert
 

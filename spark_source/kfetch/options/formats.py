@@ -11,16 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from kfetch.options.converters import one_of
 from kfetch.options.option import Option, by_name
 from kfetch.options.registry import RegistryColumn
 
 _MODES_TEXT = "PERMISSIVE for json, FAILFAST for avro and protobuf"
-
-
-def _is_column(text: str) -> bool:
-    if text.lower() != "column":
-        raise ValueError("column")
-    return True
 
 
 def _version(text: str) -> int | None:
@@ -104,8 +99,8 @@ OPTIONS = by_name(
         "deadLetters",
         "`column`: adds `deadLetter`, null for good records; else why a key or value does not "
         "fit, and its bytes; see docs/how-to/dead-letters.md",
-        _is_column,
-        unset=False,
+        one_of("column"),
+        unset="",
     ),
 )
 

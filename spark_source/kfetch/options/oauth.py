@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -153,9 +152,8 @@ class OauthLogin:
         return ""
 
 
-def oauth_login(read: OptionReader, module: LoginModule | None) -> OauthLogin:
+def oauth_login(read: OptionReader, module: LoginModule) -> OauthLogin:
     """Returns where the token comes from. ``module``: OAuthBearerLoginModule with its options."""
-    options = module.options if module else {}
     _check_classes(read)
     url = read.text(_URL)
     if url and not _FILE_FORM.fullmatch(url):
@@ -165,16 +163,16 @@ def oauth_login(read: OptionReader, module: LoginModule | None) -> OauthLogin:
     if url.lower().startswith("file:"):
         sources[_URL] = TokenFile(path="/" + url[5:].lstrip("/"))
     elif url:
-        sources[_URL] = _client_credentials(read, options, url)
+        sources[_URL] = _client_credentials(read, module, url)
     if token := read(KFETCH_OPTIONS[_TOKEN]):
         sources[_TOKEN] = StaticToken(token=checked_token(_TOKEN, token))
     if provider := read(KFETCH_OPTIONS[_PROVIDER]):
         sources[_PROVIDER] = provider
-    if any(name.startswith("unsecuredLogin") for name in options):
-        sources[f"unsecuredLogin… in {JAAS_CONFIG}"] = _unsecured(options)
+    if any(name.startswith("unsecuredLogin") for name in module.options):
+        sources[f"unsecuredLogin… in {JAAS_CONFIG}"] = _unsecured(module)
     if len(sources) != 1:
         raise _ambiguous([*sources])
-    return OauthLogin(source=next(iter(sources.values())), extensions=_extensions(options))
+    return OauthLogin(source=next(iter(sources.values())), extensions=_extensions(module))
 
 
 def _ambiguous(names: list[str]) -> OptionError:
@@ -211,12 +209,10 @@ def _check_classes(read: OptionReader) -> None:
 _FILE_FORM = re.compile(r"file:(?://)?/[!-~]*", re.IGNORECASE | re.ASCII)
 
 
-def _client_credentials(
-    read: OptionReader, options: Mapping[str, Secret], url: str
-) -> ClientCredentials:
+def _client_credentials(read: OptionReader, module: LoginModule, url: str) -> ClientCredentials:
     # As in Kafka 4.1 and later (KIP-1139), an option comes before its older name in JAAS.
-    client_id = read.text(_CLIENT_ID) or _text(options, "clientId")
-    secret: Secret | None = read(OPTIONS[_CLIENT_SECRET]) or options.get("clientSecret")
+    client_id = read.text(_CLIENT_ID) or module.text("clientId")
+    secret: Secret | None = read(OPTIONS[_CLIENT_SECRET]) or module.options.get("clientSecret")
     if not client_id or secret is None or not secret.reveal():
         missing = "client secret" if client_id else "client id"
         raise OptionError(
@@ -230,19 +226,19 @@ def _client_credentials(
         url=url,
         client_id=client_id,
         client_secret=secret,
-        scope=read.text(_PREFIX + "scope") or _text(options, "scope"),
-        tls=_tls(options),
+        scope=read.text(_PREFIX + "scope") or module.text("scope"),
+        tls=_tls(module),
     )
 
 
-def _tls(options: Mapping[str, Secret]) -> TlsOptions:
+def _tls(module: LoginModule) -> TlsOptions:
     """Returns the endpoint's TLS, from ``ssl.*`` in JAAS as in Java (KIP-768).
 
     The options ``kafka.ssl.*`` are for brokers alone.
     """
     texts = {
         f"kafka.{name.lower()}": text.reveal()
-        for name, text in options.items()
+        for name, text in module.options.items()
         if name.lower().startswith("ssl.")
     }
     if f"{PREFIX}truststore.certificates" in texts:
@@ -259,26 +255,22 @@ def _tls(options: Mapping[str, Secret]) -> TlsOptions:
         ) from None
 
 
-def _text(options: Mapping[str, Secret], name: str) -> str:
-    return options[name].reveal() if name in options else ""
-
-
 # Kafka's OAuthBearerUnsecuredLoginCallbackHandler.
 _RESERVED = frozenset({"iat", "exp"})
 
 
-def _unsecured(options: Mapping[str, Secret]) -> UnsecuredToken:
+def _unsecured(module: LoginModule) -> UnsecuredToken:
     claims: dict[str, object] = {}
-    for name in options:
+    for name in module.options:
         kind, _, claim = name.partition("_")
-        text = _text(options, name)
+        text = module.text(name)
         if kind == "unsecuredLoginStringClaim":
             claims[claim] = text
         elif kind == "unsecuredLoginNumberClaim":
             claims[claim] = _number(text)
         elif kind == "unsecuredLoginListClaim":
             claims[claim] = tuple(text[1:].split(text[0])) if text else ()
-    principal = _text(options, "unsecuredLoginPrincipalClaimName") or "sub"
+    principal = module.text("unsecuredLoginPrincipalClaimName") or "sub"
     if not claims.get(principal) or _RESERVED & claims.keys():
         raise OptionError(
             f"the unsecured token in option {JAAS_CONFIG} needs its principal, and may set neither "
@@ -286,7 +278,7 @@ def _unsecured(options: Mapping[str, Secret]) -> UnsecuredToken:
             action=f'set unsecuredLoginStringClaim_{principal}="…"',
             option=JAAS_CONFIG,
         )
-    lifetime_s = _number(_text(options, "unsecuredLoginLifetimeSeconds") or "3600")
+    lifetime_s = _number(module.text("unsecuredLoginLifetimeSeconds") or "3600")
     if lifetime_s <= 0:
         raise OptionError(
             f"unsecuredLoginLifetimeSeconds in option {JAAS_CONFIG} is not larger than 0",
@@ -309,9 +301,11 @@ _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
 
 
-def _extensions(options: Mapping[str, Secret]) -> tuple[tuple[str, str], ...]:
+def _extensions(module: LoginModule) -> tuple[tuple[str, str], ...]:
     """Returns the SASL extensions (RFC 7628, section 3.1)."""
-    found = {m[2]: _text(options, name) for name in options if (m := _EXTENSION.fullmatch(name))}
+    found = {
+        m[2]: module.text(name) for name in module.options if (m := _EXTENSION.fullmatch(name))
+    }
     for name, value in found.items():
         if _EXTENSION_NAME.fullmatch(name) is None or name.lower() == "auth":
             raise OptionError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.options import oauth
+from kfetch.options.converters import one_of
 from kfetch.options.jaas import JAAS_CONFIG, LoginModule, parse_jaas
 from kfetch.options.oauth import OauthLogin, oauth_login
 from kfetch.options.option import Option, OptionReader, by_name
@@ -95,17 +96,11 @@ _MODULES = {
 """The log-in module of each mechanism, whatever package it was moved to."""
 
 
-def _mechanism(text: str) -> str:
-    if text.upper() not in _MODULES:
-        raise ValueError(f"one of {', '.join(_MODULES)}")
-    return text.upper()
-
-
 OPTIONS = by_name(
     Option(
         _MECHANISM,
         "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `AWS_MSK_IAM` or `GSSAPI`",
-        _mechanism,
+        one_of(*_MODULES),
         "GSSAPI",
     ),
     Option(
@@ -156,12 +151,13 @@ def sasl_options(read: OptionReader) -> SaslOptions:
     if module and module.name != _MODULES[mechanism]:
         raise _wrong_module(read, mechanism, module)
     _check_handlers(read, mechanism)
+    given = module or LoginModule(name=_MODULES[mechanism], options={})
     if mechanism == "OAUTHBEARER":
-        return SaslOptions(mechanism=mechanism, login=oauth_login(read, module))
+        return SaslOptions(mechanism=mechanism, login=oauth_login(read, given))
     if mechanism == "AWS_MSK_IAM":
-        return SaslOptions(mechanism=mechanism, login=_aws_login(read, module))
+        return SaslOptions(mechanism=mechanism, login=_aws_login(read, given))
     if mechanism == "GSSAPI":
-        return SaslOptions(mechanism=mechanism, login=_kerberos_login(read, module))
+        return SaslOptions(mechanism=mechanism, login=_kerberos_login(read, given))
     return SaslOptions(mechanism=mechanism, login=_password_login(read, mechanism, module))
 
 
@@ -241,16 +237,13 @@ def _no_user(mechanism: str, module: LoginModule | None, missing: str) -> Option
     )
 
 
-def _aws_login(read: OptionReader, module: LoginModule | None) -> AwsLogin:
+def _aws_login(read: OptionReader, module: LoginModule) -> AwsLogin:
     if read.text("kafka.security.protocol").upper() != "SASL_SSL":
         raise OptionError(
             "option kafka.sasl.mechanism is AWS_MSK_IAM, which needs TLS",
             action="set kafka.security.protocol=SASL_SSL",
             option="kafka.security.protocol",
         )
-    region = read.text("kfetch.msk.region")
-    if module is None:
-        return AwsLogin(region=region)
     if "awsRoleAccessKeyId" in module.options:
         raise NotBuilt(
             f"awsRoleAccessKeyId in option {JAAS_CONFIG} is not built yet",
@@ -263,13 +256,12 @@ def _aws_login(read: OptionReader, module: LoginModule | None) -> AwsLogin:
         role_session_name=module.text("awsRoleSessionName"),
         role_external_id=module.options.get("awsRoleExternalId"),
         sts_region=module.text("awsStsRegion"),
-        region=region,
+        region=read.text("kfetch.msk.region"),
     )
 
 
-def _kerberos_login(read: OptionReader, module: LoginModule | None) -> KerberosLogin:
-    in_jaas = module.text("serviceName") if module else ""
-    service_name = read.text(_SERVICE_NAME) or in_jaas
+def _kerberos_login(read: OptionReader, module: LoginModule) -> KerberosLogin:
+    service_name = read.text(_SERVICE_NAME) or module.text("serviceName")
     if not service_name:
         chosen = "" if _MECHANISM in read else " (its default)"
         if read.text(_USERNAME):
@@ -283,8 +275,6 @@ def _kerberos_login(read: OptionReader, module: LoginModule | None) -> KerberosL
             action=f"set {_SERVICE_NAME}, which is mostly kafka, or another {_MECHANISM}",
             option=_SERVICE_NAME,
         )
-    if module is None:
-        return KerberosLogin(service_name=service_name)
     keytab = module.text("keyTab") if module.flag("useKeyTab") else ""
     if keytab and not module.text("principal"):
         raise OptionError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kfetch.errors import OptionError
+from kfetch.options.converters import one_of
 from kfetch.options.oauth import ClientCredentials, OauthLogin
 from kfetch.options.option import Option, OptionReader
 from kfetch.options.sasl import KerberosLogin, SaslOptions, sasl_options
@@ -14,7 +14,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOL = Option(
     "kafka.security.protocol",
     "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`",
-    str.upper,
+    one_of(*PROTOCOLS),
     "PLAINTEXT",
 )
 
@@ -50,12 +50,6 @@ def security(read: OptionReader) -> SecurityOptions:
     ``catalogue.unused_names`` returns them.
     """
     protocol: str = read(PROTOCOL)
-    if protocol not in PROTOCOLS:
-        raise OptionError(
-            f"option kafka.security.protocol is {protocol!r}, but it must be one of "
-            f"{', '.join(PROTOCOLS)}",
-            option="kafka.security.protocol",
-        )
     return SecurityOptions(
         tls=tls_options(read) if protocol in ("SSL", "SASL_SSL") else None,
         sasl=sasl_options(read) if protocol.startswith("SASL_") else None,

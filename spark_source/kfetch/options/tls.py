@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from kfetch.errors import OptionError
 from kfetch.options.ciphers import TLS_1_3_SUITES, openssl_name
+from kfetch.options.converters import one_of
 from kfetch.options.option import Option, OptionReader, by_name
 from kfetch.options.secret import Secret
 
 PREFIX = "kafka.ssl."
-_STORE_TYPES = ("JKS", "PKCS12", "PEM")
+_STORE_TYPE = one_of("JKS", "PKCS12", "PEM")
 _VERSIONS = ("TLSv1.2", "TLSv1.3")
 _OLD_VERSIONS = ("TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello")
 """Java accepts these names, and switches the protocols off. So does OpenSSL 3."""
@@ -55,12 +56,6 @@ class TlsOptions:
         """The paths of the stores, as the options name them."""
         stores = (self.truststore, self.keystore)
         return tuple(store.location for store in stores if store and store.location)
-
-
-def _store_type(text: str) -> str:
-    if text.upper() not in _STORE_TYPES:
-        raise ValueError(", ".join(_STORE_TYPES[:-1]) + " or PEM")
-    return text.upper()
 
 
 def _algorithm(text: str) -> bool:
@@ -113,7 +108,7 @@ OPTIONS = by_name(
     Option(
         "kafka.ssl.truststore.type",
         "`PEM`, `PKCS12` or `JKS`; the file's content decides, and JKS must be converted",
-        _store_type,
+        _STORE_TYPE,
         "JKS",
     ),
     Option(
@@ -125,7 +120,7 @@ OPTIONS = by_name(
         "file of the client's certificate chain and key, PEM or PKCS12",
     ),
     Option("kafka.ssl.keystore.password", "password of a PKCS12 keystore; secret", Secret),
-    Option("kafka.ssl.keystore.type", "as `kafka.ssl.truststore.type`", _store_type, "JKS"),
+    Option("kafka.ssl.keystore.type", "as `kafka.ssl.truststore.type`", _STORE_TYPE, "JKS"),
     Option(
         "kafka.ssl.keystore.certificate.chain",
         "the client's certificate chain as PEM text, with type `PEM`",

@@ -29,7 +29,7 @@ from kfetch.records.format import (
     PREFIX_BYTES,
 )
 
-_HEADER = Struct(">qiibIhiqqqhii")
+_HEADER = Struct(">qiibIhiqqq6xi")  # without the producer's epoch and sequence
 _LEGACY_HEADER = Struct(">qiIbbq")  # offset, length, CRC, magic, attributes, timestamp (v1 only)
 
 
@@ -75,8 +75,6 @@ class Header(NamedTuple):
     base_timestamp: int
     max_timestamp: int
     producer_id: int
-    producer_epoch: int
-    base_sequence: int
     record_count: int
 
     @property
@@ -131,7 +129,7 @@ def _header(data: memoryview, at: int) -> Header:
         return Header._make(_HEADER.unpack_from(data, at))
     offset, length, crc, magic, attributes, time = _LEGACY_HEADER.unpack_from(data, at)
     time = time if magic else NO_TIMESTAMP
-    other_fields = (NO_EPOCH, magic, crc, attributes & 0xFF, 0, time, time, -1, -1, -1, 1)
+    other_fields = (NO_EPOCH, magic, crc, attributes & 0xFF, 0, time, time, -1, 1)
     return Header(offset, length, *other_fields)
 
 

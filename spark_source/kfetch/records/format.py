@@ -17,12 +17,11 @@ BASE_TIME_AT, MAX_TIME_AT, COUNT_AT = 27, 35, 57
 CRC_FROM = ATTRIBUTES_AT  # brokers write the fields before the attributes
 RECORD_BYTES_MIN = 7  # length, attributes, time, offset, key, value, headers: a byte each
 
-# Attribute bits. The delete horizon changes no record's time.
+# Attribute bits. That of the delete horizon, 0x40, changes no record's time.
 CODEC = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
-DELETE_HORIZON = 0x40
 
 # Messages of v0 and v1 (before Kafka 0.11).
 LEGACY_CRC_FROM = MAGIC_AT

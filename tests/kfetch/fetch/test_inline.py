@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import tracemalloc
 
+import pytest
 from kafka.protocol.consumer import FetchRequest
 
+from kfetch.agent import inline
 from kfetch.agent.inline import InlineQuery
+from kfetch.model import Split
 from tests.kfetch.agent.helpers import wait_until
 from tests.kfetch.fetch.helpers import T0, T1, part, query
 from tests.kfetch.wire.little import LittleKafka
@@ -65,6 +69,27 @@ def test_nothing_is_cached(kafka: LittleKafka) -> None:
     read(inline_query, kafka, 0, 2)
 
     assert 0 == inline_query._budget.used
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_leaves_the_sessions_alone(kafka: LittleKafka) -> None:
+    """A child that ends does not close its parent's sessions, whose sockets it has inherited."""
+    options = query(kafka).options
+    try:
+        first = Split(query="q", ranges=(part(kafka, T0, 0, 2),))
+        assert 2 == sum(batch.num_rows for batch in inline.read(first, options))
+        before = kafka.sessions()
+        child = os.fork()
+        if child == 0:
+            inline.close_all()
+            os._exit(0)
+        assert (child, 0) == os.waitpid(child, 0)
+        second = Split(query="q", ranges=(part(kafka, T0, 2, 4),))
+        assert 2 == sum(batch.num_rows for batch in inline.read(second, options))
+        assert before == kafka.sessions()
+        assert [0] == [r.session_epoch for r in kafka.asked(FetchRequest) if r.session_epoch <= 0]
+    finally:
+        inline.close_all()
 
 
 def read(inline_query: InlineQuery, kafka: LittleKafka, start: int, end: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 from kfetch.errors import CorruptBatch, KfetchError, MalformedTimestamp
 from kfetch.model import TopicPartition
 from kfetch.records import arrow
-from kfetch.records.format import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfetch.records.format import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from tests.kfetch.decoders import Decode, Rows
 from tests.kfetch.records.batch_builder import (
     CODECS,
@@ -26,6 +26,7 @@ def row(offset, value=b"v", key=None, headers=None, time=T0, kind=0, tp=TP):
     return (key, value, *tp, offset, time * 1000, kind, headers)
 
 
+DELETE_HORIZON = 0x40  # an attribute that changes no record's time
 MAX_MS = (2**63 - 1) // 1000
 THREE = [record(i, b"%d" % i) for i in range(3)]
 THREE_ROWS = [row(i, b"%d" % i) for i in range(3)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,27 +153,7 @@ def _next(checkpoint: Checkpoint) -> Iterator[str]:
 
 def checks_json(checkpoint: Checkpoint, checks: Sequence[SourceCheck]) -> dict[str, Any]:
     """Returns the results of a check."""
-    return {
-        "path": str(checkpoint.path),
-        "sources": [
-            {
-                "name": check.name,
-                "partitions": check.partitions,
-                "behind": check.behind,
-                "findings": [
-                    {
-                        "code": finding.code,
-                        "topic": finding.topic,
-                        "partition": finding.partition,
-                        "sentence": finding.sentence,
-                    }
-                    for finding in check.findings
-                ],
-                "notes": [*check.notes],
-            }
-            for check in checks
-        ],
-    }
+    return {"path": str(checkpoint.path), "sources": [asdict(check) for check in checks]}
 
 
 def check_lines(checks: Sequence[SourceCheck]) -> Iterator[str]:

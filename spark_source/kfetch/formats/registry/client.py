@@ -12,7 +12,6 @@ import logging
 import ssl
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -23,6 +22,7 @@ from urllib.parse import quote
 
 from kfetch.backoff import Backoff
 from kfetch.errors import KfetchError, OptionError, RegistryRefused, RegistryUnavailable
+from kfetch.formats.registry.framing import SchemaCache
 from kfetch.formats.registry.schemas import Schema, SchemaUnknown
 from kfetch.options.registry import RegistryOptions, with_registry_names
 from kfetch.wire.http_request import Request, exchange, server_words
@@ -58,8 +58,7 @@ class Registry:
     def __init__(self, options: RegistryOptions) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._schemas: OrderedDict[tuple[int, str], Schema] = OrderedDict()
-        self._size = 0
+        self._schemas = SchemaCache[Schema](_CACHE_BYTES_MAX, _size)
         self._unknown: dict[int, tuple[float, SchemaUnknown]] = {}
         """By id: until when nobody asks again, in monotonic time, and what the registry said."""
         self._pending: dict[tuple[int, str], Future[Schema]] = {}
@@ -77,9 +76,8 @@ class Registry:
         """
         key = number, form
         with self._lock:
-            if key in self._schemas:
-                self._schemas.move_to_end(key)
-                return self._schemas[key]
+            if known := self._schemas.known(key):
+                return known
             until, refusal = self._unknown.get(number, (0.0, None))
             if refusal is not None and time.monotonic() < until:
                 raise _again(refusal)
@@ -119,7 +117,7 @@ class Registry:
         except BaseException as failure:
             pending.set_exception(failure)
         else:
-            self._keep(key, found)
+            self._schemas.keep(key, found)
             pending.set_result(found)
         finally:
             with self._lock:
@@ -144,14 +142,6 @@ class Registry:
                 self._second_looks, self._second_looks_until = 0, now + _SECOND_LOOKS_S
             self._second_looks += 1
             return self._second_looks <= _SECOND_LOOKS_MAX
-
-    def _keep(self, key: tuple[int, str], found: Schema) -> None:
-        with self._lock:
-            self._schemas[key] = found
-            self._size += _size(found)
-            while self._size > _CACHE_BYTES_MAX and len(self._schemas) > 1:
-                _, oldest = self._schemas.popitem(last=False)
-                self._size -= _size(oldest)
 
     def _schema(self, answer: Any, form: str) -> Schema:
         """Returns the schema of an answer, with the texts of its references."""

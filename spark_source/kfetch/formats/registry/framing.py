@@ -33,11 +33,18 @@ class SchemaCache(Generic[V]):
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
         """Returns the value of a key. Two threads may make one at the same time."""
+        known = self.known(key)
+        return self.keep(key, make()) if known is None else known
+
+    def known(self, key: Hashable) -> V | None:
+        """Returns the value of a key, None if there is none."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
-                return self._values[key]
-        made = make()
+            return self._values.get(key)
+
+    def keep(self, key: Hashable, made: V) -> V:
+        """Returns the value of a key, which is ``made`` if there was none."""
         with self._lock:
             if key in self._values:
                 return self._values[key]
