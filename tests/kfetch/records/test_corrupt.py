@@ -185,6 +185,16 @@ def test_undecodable(decode: Decode, codec: str, section: bytes) -> None:
         decode([make_slice(data)])
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_nothing_to_decompress(decode: Decode, codec: str) -> None:
+    """A compressed batch without a byte is corrupt, and decoding it ends."""
+    data = batch(section=b"", count=1, codec=codec)
+
+    with pytest.raises(CorruptBatch):
+        decode([make_slice(data)])
+
+
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_bomb(decode: Decode, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch may unfold to the limit, and one byte more is refused within that memory."""

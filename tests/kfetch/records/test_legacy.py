@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.errors import CorruptBatch
+from kfetch.errors import CorruptBatch, KfetchError
 from kfetch.records import codecs, legacy
 from kfetch.records.batch import extent
 from kfetch.records.faults import Fault
@@ -221,3 +221,12 @@ def test_any_message_set(data: bytes, magic: int) -> None:
     except CorruptBatch:
         return
     assert records.record_count > 0
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("codec", codecs.CODECS_LEGACY)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_compressed_message_without_a_byte(decode: Decode, codec: int, magic: int) -> None:
+    """Decoding a compressed message whose value is empty ends, with an error."""
+    with pytest.raises(KfetchError):
+        decode([make_slice(message(7, b"", magic=magic, attributes=codec))])
