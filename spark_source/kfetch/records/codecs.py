@@ -158,7 +158,7 @@ class DecompressionBuffer:
                         f"{name}, at most {BATCH_BYTES_MAX} bytes: {error}"
                     ) from None
             expected = _expected_bytes(codec, data)
-            larger = min(_RATIO * max(len(out), len(data), 1), BATCH_BYTES_MAX)
+            larger = min(_RATIO * max(len(out), len(data)), BATCH_BYTES_MAX)
             size = expected if expected > len(out) else larger
             del out  # so that the small chunk is free while the part waits for a larger one
             self._make_room(size)

@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.records import codecs
-from kfetch.records.memory import Part
 from kfetch.records.unpacked_size import gzip_claim, size_bound
 from tests.kfetch.records.batch_builder import CODECS
 
@@ -64,16 +62,3 @@ def test_damaged_data_has_a_bound_or_none(codec: str, data: bytes, damage: st.Da
     bound = size_bound(number, memoryview(packed)[: damage.draw(st.integers(0, len(packed)))])
 
     assert bound is None or bound >= 0
-
-
-@pytest.mark.timeout(10)
-@pytest.mark.parametrize("codec", codecs.CODECS)
-def test_no_bytes_at_all_have_an_end(codec: int) -> None:
-    """A batch that says it is compressed, and has no bytes, is empty or fails at once."""
-    buffer = codecs.DecompressionBuffer(0, Part())
-
-    try:
-        unpacked, _ = buffer.decompress(codec, memoryview(b""))
-    except codecs.DecompressionFailed:
-        return
-    assert 0 == len(unpacked)
