@@ -8,7 +8,7 @@ import operator
 import crc32c
 import pytest
 
-from kfetch.compiled import crc, kernel, table
+from kfetch.compiled import kernel, table
 from kfetch.decoding import decode
 from kfetch.errors import CorruptBatch
 from kfetch.model import TopicPartition
@@ -44,6 +44,8 @@ def test_crc_of_any_length(at_once: int) -> None:
 
 def test_tables_of_the_crc() -> None:
     """The tables that CPUs without special instructions use give the CRC of RFC 3720."""
+    from kfetch.compiled import crc  # with numba, which takes a quarter of a second
+
     numbers, state = crc.tables(), 0xFFFFFFFF
     for byte in b"123456789":
         state = numbers[(state ^ byte) & 0xFF] ^ state >> 8
