@@ -20,6 +20,8 @@ from simulation.cluster.releases import KAFKA_4_3, Release
 
 Place = tuple[str, int]
 """Name and partition."""
+Records = list[tuple[int, bytes]]
+"""Offsets and values."""
 
 
 class Listener:
@@ -30,14 +32,14 @@ class Listener:
     ) -> None:
         """A producer was told that Kafka has these records from an offset on."""
 
-    def lost(self, topic_id: UUID, place: Place, start: int, end: int) -> None:
-        """A leader was elected without the records of these offsets. They may be written anew."""
+    def lost(self, topic_id: UUID, place: Place, records: Records) -> None:
+        """A leader was elected without these records. Others may be written at their offsets."""
 
-    def expired(self, topic_id: UUID, place: Place, start: int) -> None:
-        """The records before an offset were deleted."""
+    def expired(self, topic_id: UUID, place: Place, records: Records, start: int) -> None:
+        """These records were deleted: the log starts at an offset now."""
 
-    def deleted(self, topic_id: UUID, name: str) -> None:
-        """A topic was deleted, with all records."""
+    def deleted(self, topic_id: UUID, place: Place, records: Records) -> None:
+        """A partition was deleted with its topic."""
 
 
 class _Unacknowledged(NamedTuple):
@@ -117,11 +119,13 @@ class Cluster:
     def delete_topic(self, name: str, now_ms: float) -> None:
         """Delete a topic and its records."""
         topic = self.image.topics[name]
-        topics = {key: one for key, one in self.image.topics.items() if key != name}
-        self._set(topics, self.image.brokers)
         for index in range(len(topic.partitions)):
             self._waiting.pop((name, index), None)
-        self.listener.deleted(topic.id, name)
+            if (hosted := self._last_leader((name, index))) is not None:
+                records = hosted.log.records(hosted.log.high_watermark)
+                self.listener.deleted(topic.id, (name, index), records)
+        topics = {key: one for key, one in self.image.topics.items() if key != name}
+        self._set(topics, self.image.brokers)
         self._publish((), now_ms)
 
     def recreate_topic(self, name: str, now_ms: float) -> UUID:
@@ -189,8 +193,9 @@ class Cluster:
             return
         before = min(before, hosted.log.high_watermark)
         if before > hosted.log.start:
+            gone = hosted.log.records(before)
             hosted.log.move_start(before)
-            self.listener.expired(hosted.topic_id, (name, index), before)
+            self.listener.expired(hosted.topic_id, (name, index), gone, before)
             self._replicate((name, index), now_ms)
 
     def surviving(self, name: str, index: int) -> list[tuple[int, bytes]]:
@@ -257,6 +262,8 @@ class Cluster:
             if number in partition.in_sync:
                 in_sync_end = min(in_sync_end, hosted.log.end if hosted is not None else 0)
         log.high_watermark = max(log.high_watermark, in_sync_end)
+        if place in self._waiting:
+            self._acknowledge(place, leading)
         for broker, hosted in followers:
             hosted.log.high_watermark = max(
                 hosted.log.high_watermark, min(log.high_watermark, hosted.log.end)
@@ -265,8 +272,6 @@ class Cluster:
                 broker.look_again(hosted, now_ms)
         if leading.watchers:
             self.brokers[partition.leader].look_again(leading, now_ms)
-        if place in self._waiting:
-            self._acknowledge(place, leading)
 
     def _acknowledge(self, place: Place, leading: Hosted) -> None:
         waiting = self._waiting[place]
@@ -300,10 +305,11 @@ class Cluster:
         former = self._last_leader((name, index))
         new = self.brokers[leader].hosted.get((name, index))
         if former is not None and new is not None and leader not in partition.in_sync:
-            end = former.log.high_watermark
             self._waiting.pop((name, index), None)
-            if (kept := _common_end(new, former)) < end:
-                self.listener.lost(former.topic_id, (name, index), kept, end)
+            kept = _common_end(new, former)
+            lost = [one for one in former.log.records(former.log.high_watermark) if one[0] >= kept]
+            if lost:
+                self.listener.lost(former.topic_id, (name, index), lost)
         self._lead(name, index, leader, in_sync, now_ms)
         return True
 
