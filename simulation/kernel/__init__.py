@@ -3,7 +3,7 @@
     kernel = Kernel(seed)
     process = kernel.spawn("driver")             a simulated process
     thread = process.start(function, *arguments) a thread of it
-    with substituted(kernel, modules_of("kfetch"), all_modules(kernel)):
+    with substituted(modules_of("kfetch"), all_modules(kernel)):
         kernel.run(until=60.0)                   steps until that virtual time, or until all is quiet
 
 Within a simulated thread:
