@@ -82,8 +82,14 @@ class Cluster:
         }
         self.sent_away: set[int] = set()
         """Brokers that ask their clients to start again at the bootstrap servers."""
+        self.apart: set[tuple[int, str, int]] = set()
+        """Followers that do not follow: the broker's number, name and partition."""
+        self.held: set[Place] = set()
+        """Partitions whose followers do not follow yet, after an election."""
+        self._acknowledged_end: dict[tuple[UUID, int], int] = {}
+        """Up to where the records of a partition are acknowledged. A new leader's own high
+        watermark may be older."""
         self._waiting: dict[Place, list[_Unacknowledged]] = {}
-        self._producers: dict[tuple[Place, int], None] = {}
         self._publish((), 0.0)
 
     @property
@@ -121,8 +127,9 @@ class Cluster:
         topic = self.image.topics[name]
         for index in range(len(topic.partitions)):
             self._waiting.pop((name, index), None)
+            self.held.discard((name, index))
             if (hosted := self._last_leader((name, index))) is not None:
-                records = hosted.log.records(hosted.log.high_watermark)
+                records = hosted.log.records(self._acknowledged_end.get((topic.id, index), 0))
                 self.listener.deleted(topic.id, (name, index), records)
         topics = {key: one for key, one in self.image.topics.items() if key != name}
         self._set(topics, self.image.brokers)
@@ -187,14 +194,15 @@ class Cluster:
         return True
 
     def delete_records(self, name: str, index: int, before: int, now_ms: float) -> None:
-        """Delete the records before an offset: retention, or DeleteRecords."""
+        """Delete the records before an offset at every replica: retention, or DeleteRecords."""
         hosted = self._leading((name, index))
         if hosted is None:
             return
         before = min(before, hosted.log.high_watermark)
         if before > hosted.log.start:
             gone = hosted.log.records(before)
-            hosted.log.move_start(before)
+            for replica in self._replicas_of((name, index)):
+                replica.log.move_start(min(before, replica.log.end))
             self.listener.expired(hosted.topic_id, (name, index), gone, before)
             self._replicate((name, index), now_ms)
 
@@ -202,6 +210,24 @@ class Cluster:
         """Returns the records that a reader gets who starts now, with their offsets."""
         hosted = self._leading((name, index)) or self._last_leader((name, index))
         return hosted.log.records(hosted.log.last_stable) if hosted else []
+
+    def bounds(self, name: str, index: int) -> tuple[int, int] | None:
+        """Returns a log's start and high watermark; None without a leader."""
+        hosted = self._leading((name, index))
+        return None if hosted is None else (hosted.log.start, hosted.log.high_watermark)
+
+    def batch_start(self, name: str, index: int, offset: int) -> int:
+        """Returns the first offset of the batch that has an offset, or the offset itself."""
+        hosted = self._leading((name, index))
+        if hosted is None:
+            return offset
+        at = hosted.log.first_at(offset)
+        return hosted.log.bases[at] if at < len(hosted.log.bases) else offset
+
+    def has_open(self, name: str, index: int, producer: int) -> bool:
+        """Returns whether a transaction runs in a partition, as its leader knows it."""
+        hosted = self._leading((name, index))
+        return hosted is not None and producer in hosted.log.open
 
     def _append(self, place: Place, hosted: Hosted, batch: Batch, now_ms: float) -> None:
         hosted.log.append(batch)
@@ -223,21 +249,23 @@ class Cluster:
         return hosted
 
     def _last_leader(self, place: Place) -> Hosted | None:
-        topic = self.image.topics.get(place[0])
-        replicas = (
-            [self.brokers[n].hosted.get(place) for n in topic.partitions[place[1]].replicas]
-            if topic
-            else []
-        )
-        found = [one for one in replicas if one is not None and one.topic_id == topic.id]  # type: ignore[union-attr]
+        found = self._replicas_of(place)
         return max(found, key=lambda one: (one.log.latest_epoch(), one.log.end), default=None)
+
+    def _replicas_of(self, place: Place) -> list[Hosted]:
+        topic = self.image.topics.get(place[0])
+        if topic is None:
+            return []
+        numbers = topic.partitions[place[1]].replicas
+        found = [self.brokers[number].hosted.get(place) for number in numbers]
+        return [one for one in found if one is not None and one.topic_id == topic.id]
 
     # -- replication -------------------------------------------------------------------------
 
     def _replicate(self, place: Place, now_ms: float) -> None:
         """Let the followers of a partition follow, and the high watermark rise."""
         leading = self._leading(place)
-        if leading is None:
+        if leading is None or place in self.held:
             return
         log = leading.log
         partition = self.image.topics[place[0]].partitions[place[1]]
@@ -248,12 +276,14 @@ class Cluster:
                 continue
             broker = self.brokers[number]
             hosted = broker.hosted.get(place)
+            if hosted is not None and hosted.topic_id != leading.topic_id:
+                hosted = None
             follows = (
                 hosted is not None
                 and broker.alive
                 and not broker.stuck
+                and (number, *place) not in self.apart
                 and hosted.epoch == leading.epoch
-                and hosted.topic_id == leading.topic_id
             )
             if follows:
                 assert hosted is not None
@@ -277,6 +307,9 @@ class Cluster:
         waiting = self._waiting[place]
         while waiting and waiting[0].end <= leading.log.high_watermark:
             entry = waiting.pop(0)
+            if not leading.log.has(entry.batch):
+                continue  # a leader was elected that lacks it, and nobody was told that it is there
+            self._acknowledged_end[leading.topic_id, leading.index] = entry.end
             if entry.values:
                 self.listener.acknowledged(leading.topic_id, place, entry.base, entry.values)
         if not waiting:
@@ -306,11 +339,55 @@ class Cluster:
         new = self.brokers[leader].hosted.get((name, index))
         if former is not None and new is not None and leader not in partition.in_sync:
             self._waiting.pop((name, index), None)
-            kept = _common_end(new, former)
-            lost = [one for one in former.log.records(former.log.high_watermark) if one[0] >= kept]
-            if lost:
-                self.listener.lost(former.topic_id, (name, index), lost)
+            self._note_lost(former, (name, index), _common_end(new, former))
         self._lead(name, index, leader, in_sync, now_ms)
+        return True
+
+    def _note_lost(self, former: Hosted, place: Place, kept: int) -> None:
+        key = former.topic_id, former.index
+        end = self._acknowledged_end.get(key, 0)
+        lost = [record for record in former.log.records(end) if record[0] >= kept]
+        self._acknowledged_end[key] = min(end, kept)
+        if lost:
+            self.listener.lost(former.topic_id, place, lost)
+
+    def elect_behind(self, name: str, index: int, now_ms: float) -> bool:
+        """Elect a leader that has all records, and knows an older high watermark.
+
+        It learns the new one from its followers. They follow after ``follow``.
+        """
+        partition = self.image.topics[name].partitions[index]
+        others = [n for n in partition.in_sync if self.brokers[n].alive and n != partition.leader]
+        if not others or (hosted := self.brokers[others[0]].hosted.get((name, index))) is None:
+            return False
+        log = hosted.log
+        if log.batches and log.high_watermark == log.end:
+            log.high_watermark = max(log.start, log.batches[-1].base)
+        self.held.add((name, index))
+        return self.elect(name, index, now_ms, leader=others[0])
+
+    def follow(self, name: str, index: int, now_ms: float) -> None:
+        """Let the followers follow again after ``elect_behind``."""
+        self.held.discard((name, index))
+        if name in self.image.topics:
+            self._replicate((name, index), now_ms)
+
+    def reassign(self, name: str, index: int, replicas: Sequence[int], now_ms: float) -> bool:
+        """Move a partition to other brokers, once they have all its records."""
+        partition = self.image.topics[name].partitions[index]
+        living = tuple(n for n in replicas if self.brokers[n].alive and not self.brokers[n].stuck)
+        if not living or self._leading((name, index)) is None:
+            return False
+        both = tuple(dict.fromkeys([*partition.replicas, *living]))
+        self._set_partition(name, index, replace(partition, replicas=both), now_ms)
+        self.join(name, index, now_ms)
+        grown = self.image.topics[name].partitions[index]
+        level = tuple(n for n in living if n in grown.in_sync)
+        if not level:
+            return False
+        leader = grown.leader if grown.leader in level else level[0]
+        moved = PartitionImage(leader, grown.epoch + 1, living, level)
+        self._set_partition(name, index, moved, now_ms)
         return True
 
     def join(self, name: str, index: int, now_ms: float) -> None:
@@ -320,12 +397,13 @@ class Cluster:
             return
         self._replicate((name, index), now_ms)
         partition = self.image.topics[name].partitions[index]
-        joined = [
+        joined = tuple(
             n
             for n in partition.replicas
-            if n == partition.leader or self._is_level(n, (name, index), leading)
-        ]
-        self._set_partition(name, index, replace(partition, in_sync=tuple(joined)), now_ms)
+            if n in partition.in_sync or self._is_level(n, (name, index), leading)
+        )
+        if joined != partition.in_sync:
+            self._set_partition(name, index, replace(partition, in_sync=joined), now_ms)
 
     def drop_out(self, name: str, index: int, number: int, now_ms: float) -> None:
         """Take a replica out of the replicas in sync, as a leader does with one that lags."""
@@ -334,14 +412,30 @@ class Cluster:
             left = tuple(n for n in partition.in_sync if n != number)
             self._set_partition(name, index, replace(partition, in_sync=left), now_ms)
 
+    def set_apart(self, name: str, index: int, number: int, now_ms: float) -> bool:
+        """Let one follower of a partition not follow, and drop out of the replicas in sync."""
+        partition = self.image.topics[name].partitions[index]
+        if number == partition.leader or self._leading((name, index)) is None:
+            return False
+        self.apart.add((number, name, index))
+        self.drop_out(name, index, number, now_ms)
+        return True
+
+    def bring_back(self, name: str, index: int, number: int, now_ms: float) -> None:
+        """End ``set_apart``."""
+        self.apart.discard((number, name, index))
+        self.join(name, index, now_ms)
+
     def _is_level(self, number: int, place: Place, leading: Hosted) -> bool:
         broker, hosted = self.brokers[number], self.brokers[number].hosted.get(place)
         return (
             broker.alive
             and not broker.stuck
+            and (number, *place) not in self.apart
             and hosted is not None
+            and hosted.topic_id == leading.topic_id
             and hosted.epoch == leading.epoch
-            and hosted.log.end >= leading.log.high_watermark
+            and hosted.log.end >= max(leading.log.high_watermark, leading.log.epochs[-1][1])
         )
 
     def _lead(
@@ -469,32 +563,21 @@ class Cluster:
 
 
 def _common_end(one: Hosted, other: Hosted) -> int:
-    """Returns up to where two logs have the same batches."""
-    mine, theirs = one.log, other.log
-    for index in range(len(mine.batches) - 1, -1, -1):
-        batch = mine.batches[index]
-        at = theirs.first_at(batch.base)
-        if at < len(theirs.batches) and theirs.batches[at] is batch:
+    """Returns up to where the first log has the same batches as the other one."""
+    for batch in reversed(one.log.batches):
+        if other.log.has(batch):
             return batch.last + 1
-    return min(mine.end, theirs.end) if not mine.batches else mine.start
+    return min(one.log.start, other.log.end)
 
 
 def _follow(hosted: Hosted, leading: Hosted) -> None:
     """Make a follower's log as its leader's: cut off what differs, and copy the rest."""
     log, leader = hosted.log, leading.log
-    if (
-        log.end != leader.end
-        or log.latest_epoch() > leader.latest_epoch()
-        or log.batches[-1:] != leader.batches[-1:]
-    ):
-        common = _common_end(hosted, leading)
-        if log.end > common:
-            log.truncate(common)
-        if log.end < leader.start or not log.batches:
-            log.restart_at(max(leader.start, log.start if log.end > leader.start else 0))
+    last = leader.batches[-1:]
+    if log.end != leader.end or log.start > leader.start or log.batches[-1:] != last:
+        if log.start > leader.start or log.end < leader.start:
+            log.restart_at(leader.start)
+        log.truncate(_common_end(hosted, leading))
         for batch in leader.batches[leader.first_at(log.end) :]:
             log.append(batch)
-    if log.start < leader.start:
-        log.move_start(leader.start)
-    if leader.epochs and log.end == leader.end:
-        log.high_watermark = min(log.high_watermark, log.end)
+    log.move_start(leader.start)

@@ -1,4 +1,4 @@
-"""The metadata of a cluster at one moment. Brokers share it; a broker that lags keeps an old one."""
+"""A cluster's metadata at one moment. Brokers share it; one that lags keeps an old one."""
 
 from __future__ import annotations
 

@@ -118,8 +118,7 @@ class Log:
         self.aborted = [one for one in self.aborted if one.last >= offset]
 
     def restart_at(self, offset: int) -> None:
-        """Begin anew at an offset, as a replica does that lies wholly before its leader's log."""
-        self.truncate(self.start)
+        """Begin anew at an offset, as a replica does that has nothing of its leader's log."""
         self.batches, self.bases, self._places = [], [], []
         self.start = self.end = self.high_watermark = offset
         self.epochs, self.open, self.aborted = [], {}, []
@@ -145,6 +144,11 @@ class Log:
         if index < 0 or self.batches[index].last < offset:
             index += 1
         return index
+
+    def has(self, batch: Batch) -> bool:
+        """Returns whether the log has this very batch."""
+        at = self.first_at(batch.base)
+        return at < len(self.batches) and self.batches[at] is batch
 
     def bytes_between(self, offset: int, limit: int) -> int:
         """Returns how many bytes a read from an offset up to a limit has."""

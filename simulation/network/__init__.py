@@ -1,7 +1,7 @@
 """The network between the product and the simulated cluster.
 
     network = Network(kernel, cluster)
-    with network.installed(modules_of("kfetch")):    the product's ``Connection`` is the simulated one
+    with network.installed(modules_of("kfetch")):     the product uses simulated connections
         kernel.run(until=60.0)
     network.links[1].slow_s = 0.5                     what may happen to a broker's connections
 

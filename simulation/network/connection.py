@@ -41,7 +41,7 @@ class SimulatedConnection(Connection):
         self._address = address
         self._options = options
         self._frames: Any = SimpleNamespace(stream=self, peer_address=address)
-        self._in_flight: deque[Any] = deque()  # type: ignore[assignment]
+        self._in_flight: deque[Any] = deque()
         self._failure = None
         self._probe = None
         self._login = None
@@ -118,7 +118,8 @@ class SimulatedConnection(Connection):
 
     def lose(self, cause: str) -> ConnectionLost:
         """Closes the connection. Returns the error, which it raises from now on."""
-        return self._bury(self._lost(cause))
+        failure: ConnectionLost = self._bury(self._lost(cause))
+        return failure
 
     def _bury(self, failure: Any) -> Any:
         if self._failure is None:

@@ -89,13 +89,13 @@ class Network:
                 self._break(connection, RESET)
 
     def part(self, number: int, parted: bool) -> None:
-        """Begin or end a partition of the network: a broker on one side, all clients on the other."""
+        """Begin or end a partition of the network, between a broker and all clients."""
         self.links[number].parted = parted
         if not parted:
             self._let_go(number)
 
     def hang(self, number: int, hangs: bool) -> None:
-        """Stop or continue a broker's process. The requests that came meanwhile are handled then."""
+        """Stop or continue a broker's process. Then it handles the requests that came meanwhile."""
         self.links[number].hangs = hangs
         if not hangs:
             self._let_go(number)
