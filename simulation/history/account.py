@@ -131,7 +131,7 @@ class Account(Listener):
             raise Imbalance(f"a loss was named that has not happened: {loss.what}")
 
     def deliver(self, batch_id: int, rows: Iterable[tuple[str, int, int, bytes]]) -> None:
-        """Note the rows of a micro-batch that the sink took. Raises Imbalance."""
+        """Note the rows of one task that the sink took. Raises Imbalance."""
         last: dict[Place, int] = {}
         for topic, partition, offset, value in rows:
             text = f"{value!r} at {topic}-{partition} offset {offset}, micro-batch {batch_id}"

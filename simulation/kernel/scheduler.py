@@ -339,7 +339,8 @@ class Kernel:
                     self.current = None
                     target(*detail)
             else:
-                self.now = max(self.now, min(self._until, self.now if not timers else self._until))
+                if self._until != _FOREVER:
+                    self.now = max(self.now, self._until)
                 return
             if self.after_step is not None:
                 self.after_step()

@@ -52,6 +52,19 @@ def substituted(modules: list[ModuleType], stand_ins: Mapping[str, Any]) -> Iter
             names[name] = value
 
 
+@contextmanager
+def patched(values: Mapping[tuple[str, str], Any]) -> Iterator[None]:
+    """A context in which variables of modules have other values, by (module, variable)."""
+    former = {key: vars(sys.modules[key[0]])[key[1]] for key in values}
+    for (module, name), value in values.items():
+        vars(sys.modules[module])[name] = value
+    try:
+        yield
+    finally:
+        for (module, name), value in former.items():
+            vars(sys.modules[module])[name] = value
+
+
 def locks_of(
     kernel: Kernel, modules: list[ModuleType]
 ) -> dict[tuple[str, str], Callable[[], Any]]:

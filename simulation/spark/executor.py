@@ -109,8 +109,8 @@ class Executor:
         self._numbers = 0
         self._changed: Waiters = []
 
-    def run(self, splits: Sequence[Any], read: Read) -> list[Row]:
-        """Returns the rows of all splits, each read once. Raises TaskFailed."""
+    def run(self, splits: Sequence[Any], read: Read) -> list[list[Row]]:
+        """Returns the rows of each split, read once. Raises TaskFailed."""
         tasks = [Task(number, split) for number, split in enumerate(splits)]
         while any(task.rows is None for task in tasks):
             for task in tasks:
@@ -121,7 +121,7 @@ class Executor:
                     task.started = self.kernel.now
                     worker.give(task, read)
             self.kernel.wait(self._changed, self.kernel.now + _SPECULATION_CHECK_S)
-        return [row for task in tasks for row in task.rows or ()]
+        return [task.rows or [] for task in tasks]
 
     def _wants_attempt(self, task: Task) -> bool:
         if not task.running:
