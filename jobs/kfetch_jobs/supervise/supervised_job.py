@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -57,12 +58,16 @@ class SupervisedJob:
         return committed_since(self.job.directory, self.state.started_s or 0.0)
 
     def silent_s(self, pulse: Pulse | None, now: float) -> float:
-        """Returns for how long the supervisor has seen no new sign of life of a run, in seconds."""
+        """Returns for how long the supervisor has seen no new sign of life of a run, in seconds.
+
+        The round may have begun at ``now`` and hung at a disk since. Its pulse counts from when the
+        supervisor has read it.
+        """
         if self.process is None:
             return 0.0
         at = pulse.at if pulse else None
         if self.heard_s is None or self.heard_at != at:
-            self.heard_s, self.heard_at = now, at
+            self.heard_s, self.heard_at = max(now, time.time()), at
         return now - self.heard_s
 
     def clock_stepped(self, step_s: float, now: float) -> None:
