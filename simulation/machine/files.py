@@ -161,6 +161,8 @@ class Tree:
         """``clock`` gives the time on the wall."""
         self._clock = clock
         self._numbers = 0
+        self.on_unlink: Callable[[str, Inode], object] | None = None
+        """Called before a name is removed."""
         self.full = False
         """Whether the disk takes no more bytes."""
         self.no_inodes = False
@@ -227,6 +229,8 @@ class Tree:
             fail(errno.ENOENT, path)
         if inode.is_directory:
             fail(errno.EISDIR, path)
+        if self.on_unlink is not None:
+            self.on_unlink(path, inode)
         del directory.children[name]
         inode.links -= 1
         directory.mtime = self._clock()
