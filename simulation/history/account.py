@@ -25,7 +25,7 @@ from kfetch.errors import (
     RecordsExpired,
     TopicRecreated,
 )
-from simulation.cluster.cluster import Listener, Place
+from simulation.cluster.cluster import Listener, Place, Records
 
 _NO_LIMIT = 1 << 62
 
@@ -61,11 +61,9 @@ class Account(Listener):
         """The micro-batch of each delivered value."""
         self.aborted: set[bytes] = set()
         """Values of aborted transactions: a query may or may not read them."""
-        self.expired_values: dict[bytes, None] = {}
-        self.truncated_values: dict[bytes, None] = {}
-        self.deleted_values: dict[bytes, None] = {}
+        self.fates: dict[bytes, str] = {}
+        """Why a log lost a value: truncated, expired or deleted."""
         self.named: dict[Place, list[Named]] = defaultdict(list)
-        self._logs: dict[tuple[UUID, Place], dict[int, bytes]] = defaultdict(dict)
         self._starts: dict[Place, int] = {}
         self._deleted: set[str] = set()
         self._truncated: set[Place] = set()
@@ -76,30 +74,28 @@ class Account(Listener):
         self, topic_id: UUID, place: Place, base: int, values: Sequence[bytes]
     ) -> None:
         """See Listener."""
-        log = self._logs[topic_id, place]
         for offset, value in enumerate(values, base):
             self.records[value] = Acknowledged(place, topic_id, offset)
-            log[offset] = value
 
-    def lost(self, topic_id: UUID, place: Place, start: int, end: int) -> None:
+    def lost(self, topic_id: UUID, place: Place, records: Records) -> None:
         """See Listener."""
         self._truncated.add(place)
-        log = self._logs[topic_id, place]
-        for offset in [one for one in log if one >= start]:
-            self.truncated_values[log.pop(offset)] = None
+        self._note_gone(topic_id, place, records, "truncated")
 
-    def expired(self, topic_id: UUID, place: Place, start: int) -> None:
+    def expired(self, topic_id: UUID, place: Place, records: Records, start: int) -> None:
         """See Listener."""
         self._starts[place] = max(start, self._starts.get(place, 0))
-        log = self._logs[topic_id, place]
-        for offset in [one for one in log if one < start]:
-            self.expired_values[log.pop(offset)] = None
+        self._note_gone(topic_id, place, records, "expired")
 
-    def deleted(self, topic_id: UUID, name: str) -> None:
+    def deleted(self, topic_id: UUID, place: Place, records: Records) -> None:
         """See Listener."""
-        self._deleted.add(name)
-        for key in [key for key in self._logs if key[0] == topic_id]:
-            self.deleted_values.update(dict.fromkeys(self._logs.pop(key).values()))
+        self._deleted.add(place[0])
+        self._note_gone(topic_id, place, records, "deleted")
+
+    def _note_gone(self, topic_id: UUID, place: Place, records: Records, fate: str) -> None:
+        for offset, value in records:
+            self.records[value] = Acknowledged(place, topic_id, offset)
+            self.fates.setdefault(value, fate)
 
     # -- the query tells ---------------------------------------------------------------------
 
@@ -168,17 +164,13 @@ class Account(Listener):
 
     def unnamed(self, starts: Mapping[Place, int]) -> list[str]:
         """Returns a line for each record that is lost, and that neither error nor warning named."""
-        unread = [
-            (value, "expired") for value in self.expired_values if value not in self.delivered
-        ]
-        unread += [
-            (value, "deleted") for value in self.deleted_values if value not in self.delivered
-        ]
-        gone = [(value, "truncated") for value in self.truncated_values if value in self.delivered]
         return [
             f"{fate}, and not named as lost: {value!r}, {self.records[value]}"
-            for value, fate in [*unread, *gone]
-            if value not in self.aborted and self._must_be_named(self.records[value], starts)
+            for value, fate in self.fates.items()
+            # A record that nobody read before a truncation is of no history that survives.
+            if (value in self.delivered) == (fate == "truncated")
+            and value not in self.aborted
+            and self._must_be_named(self.records[value], starts)
         ]
 
     def _must_be_named(self, record: Acknowledged, starts: Mapping[Place, int]) -> bool:
