@@ -176,11 +176,13 @@ class Chaos:
         self._producers = 0
         self._ended: dict[tuple[str, int, int], bool] = {}
         """Transactions whose markers were written, and whether they committed."""
+        self.longest_s = 0.0
 
     def schedule(self, actions: Iterable[Action]) -> None:
         """Let each action happen at its time."""
         self._started = self.kernel.now
         for action in actions:
+            self.longest_s = max(self.longest_s, action.arguments.get("seconds", 0.0))
             self.kernel.at(self._started + action.at_s, self.perform, action)
 
     def perform(self, action: Action) -> None:
@@ -207,7 +209,12 @@ class Chaos:
         self.cluster.sent_away.clear()
         for name, index in sorted(self.cluster.held):
             self.cluster.follow(name, index, self._ms)
-        for (name, index, producer), commits in self._ended.items():
+        for delay_s in (0.0, self.longest_s + 1):  # elections may still come
+            self._later(delay_s, self._end_transactions)
+
+    def _end_transactions(self) -> None:
+        for name, index, producer in self.cluster.open_transactions():
+            commits = self._ended.get((name, index, producer), False)
             self._end_transaction(name, index, producer, commits)
 
     @property

@@ -106,11 +106,17 @@ class Cluster:
         now_ms: float,
         *,
         replicas: int = 2,
+        placed: Sequence[Sequence[int]] = (),
         append_time: bool = False,
     ) -> UUID:
-        """Create a topic. Returns its id."""
+        """Create a topic. Returns its id.
+
+        ``placed``: the brokers of each partition, in place of ``replicas``. The first one leads.
+        """
         topic_id = UUID(int=self.chance.getrandbits(128), version=4)
         made = tuple(self._new_partition(index, replicas) for index in range(partitions))
+        if placed:
+            made = tuple(PartitionImage(one[0], 0, tuple(one), tuple(one)) for one in placed)
         self._change(TopicImage(name, topic_id, made, append_time), now_ms)
         return topic_id
 
@@ -131,6 +137,7 @@ class Cluster:
             if (hosted := self._last_leader((name, index))) is not None:
                 records = hosted.log.records(self._acknowledged_end.get((topic.id, index), 0))
                 self.listener.deleted(topic.id, (name, index), records)
+        self.apart = {one for one in self.apart if one[1] != name}
         topics = {key: one for key, one in self.image.topics.items() if key != name}
         self._set(topics, self.image.brokers)
         self._publish((), now_ms)
@@ -229,6 +236,11 @@ class Cluster:
         hosted = self._leading((name, index))
         return hosted is not None and producer in hosted.log.open
 
+    def open_transactions(self) -> list[tuple[str, int, int]]:
+        """Returns name, partition and producer of the transactions that run."""
+        found = [(place, hosted) for place in self._places() if (hosted := self._leading(place))]
+        return [(*place, producer) for place, hosted in found for producer in hosted.log.open]
+
     def _append(self, place: Place, hosted: Hosted, batch: Batch, now_ms: float) -> None:
         hosted.log.append(batch)
         entry = _Unacknowledged(batch.last + 1, batch.base, batch.values, batch)
@@ -274,34 +286,36 @@ class Cluster:
         for number in partition.replicas:
             if number == partition.leader:
                 continue
-            broker = self.brokers[number]
-            hosted = broker.hosted.get(place)
-            if hosted is not None and hosted.topic_id != leading.topic_id:
-                hosted = None
-            follows = (
-                hosted is not None
-                and broker.alive
-                and not broker.stuck
-                and (number, *place) not in self.apart
-                and hosted.epoch == leading.epoch
-            )
-            if follows:
-                assert hosted is not None
+            hosted = self._follower(number, place, leading)
+            if hosted is not None and self._follows(number, place, leading):
                 _follow(hosted, leading)
-                followers.append((broker, hosted))
+                followers.append((number, hosted))
             if number in partition.in_sync:
                 in_sync_end = min(in_sync_end, hosted.log.end if hosted is not None else 0)
         log.high_watermark = max(log.high_watermark, in_sync_end)
         if place in self._waiting:
             self._acknowledge(place, leading)
-        for broker, hosted in followers:
-            hosted.log.high_watermark = max(
-                hosted.log.high_watermark, min(log.high_watermark, hosted.log.end)
-            )
+        for _, hosted in followers:
+            known = min(log.high_watermark, hosted.log.end)
+            hosted.log.high_watermark = max(hosted.log.high_watermark, known)
+        for number, hosted in [*followers, (partition.leader, leading)]:
             if hosted.watchers:
-                broker.look_again(hosted, now_ms)
-        if leading.watchers:
-            self.brokers[partition.leader].look_again(leading, now_ms)
+                self.brokers[number].look_again(hosted, now_ms)
+
+    def _follower(self, number: int, place: Place, leading: Hosted) -> Hosted | None:
+        """Returns a broker's replica of the same topic, if it has one."""
+        hosted = self.brokers[number].hosted.get(place)
+        return hosted if hosted is not None and hosted.topic_id == leading.topic_id else None
+
+    def _follows(self, number: int, place: Place, leading: Hosted) -> bool:
+        broker, hosted = self.brokers[number], self._follower(number, place, leading)
+        return (
+            hosted is not None
+            and broker.alive
+            and not broker.stuck
+            and (number, *place) not in self.apart
+            and hosted.epoch == leading.epoch
+        )
 
     def _acknowledge(self, place: Place, leading: Hosted) -> None:
         waiting = self._waiting[place]
@@ -330,17 +344,23 @@ class Cluster:
         return True
 
     def elect_unclean(self, name: str, index: int, leader: int, now_ms: float) -> bool:
-        """Elect any living replica. What it lacks is lost."""
-        partition = self.image.topics[name].partitions[index]
-        if leader not in partition.replicas or not self.brokers[leader].alive:
+        """Elect a living replica that lacks records. They are lost.
+
+        Returns False for a replica that has records of its own, which an earlier election lost:
+        they would come back.
+        """
+        place, partition = (name, index), self.image.topics[name].partitions[index]
+        if leader in partition.in_sync:
+            return self.elect(name, index, now_ms, leader=leader)
+        former, new = self._last_leader(place), self.brokers[leader].hosted.get(place)
+        if former is None or new is None or not self.brokers[leader].alive:
             return False
-        in_sync = partition.in_sync if leader in partition.in_sync else (leader,)
-        former = self._last_leader((name, index))
-        new = self.brokers[leader].hosted.get((name, index))
-        if former is not None and new is not None and leader not in partition.in_sync:
-            self._waiting.pop((name, index), None)
-            self._note_lost(former, (name, index), _common_end(new, former))
-        self._lead(name, index, leader, in_sync, now_ms)
+        kept = _common_end(new, former)
+        if leader not in partition.replicas or kept < new.log.end:
+            return False
+        self._waiting.pop(place, None)
+        self._note_lost(former, place, kept)
+        self._lead(name, index, leader, (leader,), now_ms)
         return True
 
     def _note_lost(self, former: Hosted, place: Place, kept: int) -> None:
@@ -427,16 +447,10 @@ class Cluster:
         self.join(name, index, now_ms)
 
     def _is_level(self, number: int, place: Place, leading: Hosted) -> bool:
-        broker, hosted = self.brokers[number], self.brokers[number].hosted.get(place)
-        return (
-            broker.alive
-            and not broker.stuck
-            and (number, *place) not in self.apart
-            and hosted is not None
-            and hosted.topic_id == leading.topic_id
-            and hosted.epoch == leading.epoch
-            and hosted.log.end >= max(leading.log.high_watermark, leading.log.epochs[-1][1])
-        )
+        hosted = self._follower(number, place, leading)
+        needed = max(leading.log.high_watermark, leading.log.epochs[-1][1])
+        follows = self._follows(number, place, leading)
+        return follows and hosted is not None and hosted.log.end >= needed
 
     def _lead(
         self, name: str, index: int, leader: int, in_sync: tuple[int, ...], now_ms: float

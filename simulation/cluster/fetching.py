@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import UUID
 
 from simulation.cluster import sessions
 from simulation.cluster.sessions import Cached, Key, Session
@@ -26,7 +25,7 @@ UNKNOWN_LEADER_EPOCH = 75
 UNKNOWN_TOPIC_ID = 100
 INCONSISTENT_TOPIC_ID = 103
 
-_BY_ID, _FLEXIBLE, _SESSIONS, _WITH_LEADERS = 13, 12, 7, 16
+_BY_ID, _FLEXIBLE, _FROM_FOLLOWERS, _SESSIONS, _WITH_LEADERS = 13, 12, 11, 7, 16
 _BYTES_MAX = 55 << 20
 _NEW_LEADER_ERRORS = (NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH)
 
@@ -176,7 +175,7 @@ class Fetch:
                 size += min(log.bytes_between(offset, end), cached.bytes_max)
             if cached.fetched_epoch >= 0 and _diverging(found, cached) is not None:
                 return True
-        return size >= self.bytes_min
+        return bool(size >= self.bytes_min)
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -203,20 +202,16 @@ class Fetch:
             return _ERRORS[NOT_LEADER_OR_FOLLOWER if known else UNKNOWN_TOPIC_OR_PARTITION]
         if error := _refusal(found, cached):
             return _ERRORS[error]
-        if not found.is_leader and self.version < 11:
+        if not found.is_leader and self.version < _FROM_FOLLOWERS:
             return _ERRORS[NOT_LEADER_OR_FOLLOWER]
         log, offset = found.log, cached.offset
         high, stable, start = log.high_watermark, log.last_stable, log.start
-        if self.version >= 11 and self.request.rack_id and found.is_leader:
-            preferred = self.broker.cluster.nearest_replica(found, self.request.rack_id, offset)
-            if preferred >= 0:
-                return Answer(NONE, high, stable, start, preferred=preferred)
-        if cached.fetched_epoch >= 0:
-            diverging = _diverging(found, cached)
-            if diverging is not None:
-                if diverging is _NOT_FOUND:
-                    return _ERRORS[OFFSET_OUT_OF_RANGE]
-                return Answer(NONE, high, stable, start, diverging=diverging)
+        if (preferred := self._preferred(found, offset)) >= 0:
+            return Answer(NONE, high, stable, start, preferred=preferred)
+        if cached.fetched_epoch >= 0 and (diverging := _diverging(found, cached)) is not None:
+            if diverging is _NOT_FOUND:
+                return _ERRORS[OFFSET_OUT_OF_RANGE]
+            return Answer(NONE, high, stable, start, diverging=diverging)
         if not start <= offset <= log.end:
             return _ERRORS[OFFSET_OUT_OF_RANGE]
         end = stable if self.committed else high
@@ -225,6 +220,11 @@ class Fetch:
         data = log.read(offset, end, min(cached.bytes_max, left), whole_first=whole_first)
         aborted = log.aborted_between(offset, data) if self.committed else None
         return Answer(NONE, high, stable, start, data, aborted)
+
+    def _preferred(self, found: Hosted, offset: int) -> int:
+        if self.version < _FROM_FOLLOWERS or not found.is_leader or not self.request.rack_id:
+            return -1
+        return self.broker.cluster.nearest_replica(found, self.request.rack_id, offset)
 
     # -- the reply ---------------------------------------------------------------------------
 
@@ -431,4 +431,3 @@ def _uvarint(value: int) -> bytes:
 
 
 _SMALL = [bytes([value]) for value in range(0x80)]
-_ = UUID
