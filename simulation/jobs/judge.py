@@ -220,7 +220,11 @@ class Judge:
                 f"{order.word} {order.job} is carried out {self._machine.now - order.failed:.0f} s "
                 "after its command has reported that it is not"
             )
-        known.last_order = order.word
+        has_effect = order.word != "pause" or known.state is None or known.state.phase not in (
+            Phase.FAILED,
+            Phase.STOPPED,
+        )
+        known.last_order = order.word if has_effect else ""
         known.ordered_at = self._machine.now
 
     # Orders

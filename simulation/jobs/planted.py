@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
+from kfetch_jobs.checkpoints import backup as backups
+from kfetch_jobs.checkpoints.backup import OffsetRange
 from kfetch_jobs.config import Job
+from kfetch_jobs.offsets import plan
+from kfetch_jobs.offsets.target import PartitionOffsets
 from kfetch_jobs.run import delta_sink, letters_table
 from kfetch_jobs.run.dataframes import apply_transform
 from kfetch_jobs.run.dead_letter_frames import good_records, places_of, split_rows_and_places
@@ -146,3 +150,46 @@ PLANTED_IN_LETTERS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "letters of a half-written micro-batch": letters_of_a_half_written_batch_stay,
 }
 """Faults of the writers of a micro-batch."""
+
+
+@contextmanager
+def move_done_before_its_micro_batch() -> Iterator[None]:
+    """A move is recorded as done, although the checkpoint has not moved yet."""
+    create = backups.create_backup
+
+    def done(*arguments: Any) -> backups.Backup:
+        return create(*arguments).record_stage(backups.Stage.DONE)
+
+    with patch.object(backups, "create_backup", done):
+        yield
+
+
+@contextmanager
+def replay_leaves_rows_of_the_planned_batch() -> Iterator[None]:
+    """A replay takes the last committed micro-batch for the table's end."""
+    with patch.object(plan, "_reading", _reading_to_the_log_end):
+        yield
+
+
+def _reading_to_the_log_end(
+    at: PartitionOffsets, after: int | None, planned_end: object
+) -> OffsetRange:
+    return OffsetRange(
+        topic=at.tp.topic,
+        partition=at.tp.partition,
+        begin=at.before if after is None else after,
+        end=at.before,
+    )
+
+
+PLANTED_IN_MOVES: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    "a move done before its micro-batch": move_done_before_its_micro_batch,
+    "rows of the planned micro-batch": replay_leaves_rows_of_the_planned_batch,
+}
+"""Faults of the moves of offsets."""
+
+BY_KIND = {
+    "supervision": PLANTED,
+    "letters": PLANTED_IN_LETTERS,
+    "moves": PLANTED_IN_MOVES,
+}

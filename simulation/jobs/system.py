@@ -144,7 +144,7 @@ class Files:
         stand_in = StandIn(self._machine, real_os)
         for name in (
             *("replace", "rename", "unlink", "remove", "rmdir", "scandir"),
-            *("stat", "lstat", "fsync", "ftruncate"),
+            *("stat", "lstat", "fsync", "ftruncate", "sendfile"),
         ):
             setattr(stand_in, name, self._stepped(getattr(real_os, name)))
         for name in ("mkdir", "makedirs", "write"):
@@ -225,6 +225,10 @@ class Locks(StandIn):
                 raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
             self._machine.sleep(_BUSY_RETRY_S)
         self._holders[key] = (file, self._machine.current)
+
+    def held(self) -> list[str]:
+        """Returns the paths of the locked files."""
+        return [key for key in self._holders if self._is_held(key)]
 
     def _is_held(self, key: str) -> bool:
         file, process = self._holders.get(key, (None, None))
@@ -439,7 +443,6 @@ def system_names(
         processes,
         run_killer,
         store,
-        supervised_job,
         supervisor,
         wall_clock,
     )
@@ -448,7 +451,7 @@ def system_names(
     from kfetch_jobs.util import process as util_process
 
     files, time, psutil = Files(machine), Time(machine, stretch), Psutil(machine)
-    clocks = [supervisor, supervised_job, run_killer, processes, control, execution, plan, backup]
+    clocks = [supervisor, run_killer, processes, control, execution, plan, backup]
     users_of_os = [
         *(database, heartbeat, processes, control, util_files, checkpoint_log, progress_file),
         *(pathlib, shutil),

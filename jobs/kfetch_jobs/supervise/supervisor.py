@@ -199,6 +199,10 @@ class Supervisor:
             self._clock.accept()
         return now
 
+    def _late(self, now: float) -> float:
+        """Returns the time in a round that began at ``now``, and may have hung at a disk since."""
+        return max(now, self._clock.accepted())
+
     def tick(self, now: float) -> None:
         """Read orders, check processes and take the due actions, once."""
         self._take_orders(now)
@@ -290,6 +294,7 @@ class Supervisor:
         rules, state = supervised.rules, supervised.state
         limited = rules.no_progress_s is not None
         pulse = supervised.pulse() if limited else None
+        silent_s = supervised.silent_s(pulse, now, self._late(now)) if limited else 0.0
         others = {name: other.state for name, other in self._jobs.items()}
         running = sum(other.phase.has_process for other in others.values())
         ahead = state_machine.jobs_ahead(supervised.job.name, others)
@@ -298,7 +303,7 @@ class Supervisor:
             upstream_finished=state_machine.upstream_finished(rules, state, others),
             has_room=running + ahead < self._project.file.concurrency,
             has_file=supervised.has_file,
-            silent_s=supervised.silent_s(pulse, now) if limited else 0.0,
+            silent_s=silent_s,
             has_committed=pulse is not None and pulse.batch is not None,
             is_idle=pulse is not None and pulse.is_idle,
         )
@@ -340,7 +345,7 @@ class Supervisor:
             return  # no next run may start beside them
         remove_settings(self._project.storage, supervised.job.name)
         report_file = self._report_file(supervised)
-        self._record_end(supervised, read_exit_report(report_file), now)
+        self._record_end(supervised, read_exit_report(report_file), self._late(now))
         report_file.unlink(missing_ok=True)
 
     def _record_end(self, supervised: SupervisedJob, report: ExitReport, now: float) -> None:
