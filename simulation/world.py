@@ -30,6 +30,7 @@ from simulation.cluster.chaos import Action, Chaos
 from simulation.cluster.cluster import Cluster, Place
 from simulation.cluster.releases import RELEASES
 from simulation.history.account import Account, Imbalance
+from simulation.history.sessions import SessionsDiffer, sessions_compared
 from simulation.kernel import Kernel, Process
 from simulation.kernel.stand_ins import all_modules
 from simulation.kernel.substitution import (
@@ -56,6 +57,10 @@ _QUIET_REQUESTS_MAX = 4.0
 
 class Violation(AssertionError):
     """Something that must hold does not."""
+
+
+FOUND = (Violation, Imbalance, SessionsDiffer)
+"""What a simulation raises when something does not hold."""
 
 
 @dataclass
@@ -290,7 +295,7 @@ class World:
     def _check_error(self, error: BaseException) -> None:
         if isinstance(error, DataLoss):
             self.account.name(error)
-        elif isinstance(error, Imbalance) or not isinstance(error, KfetchError):
+        elif not isinstance(error, KfetchError):
             raise Violation(f"the query failed by a bug: {error!r}") from error
         elif self.scenario.profile == "calm":
             raise Violation(f"the query failed without a reason: {error!r}") from error
@@ -378,6 +383,7 @@ class World:
         with ExitStack() as stack:
             stack.enter_context(substituted(modules, all_modules(kernel)))
             stack.enter_context(self.network.installed(modules))
+            stack.enter_context(sessions_compared(self.cluster))
             stack.enter_context(
                 patched(
                     {
@@ -426,7 +432,7 @@ def simulate(scenario: Scenario) -> Outcome:
     world = World(scenario)
     try:
         return world.run()
-    except (Violation, Imbalance) as violation:
+    except FOUND as violation:
         outcome = world.outcome
         outcome.violation = str(violation)
         return outcome
