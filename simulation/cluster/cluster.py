@@ -318,16 +318,22 @@ class Cluster:
         )
 
     def _acknowledge(self, place: Place, leading: Hosted) -> None:
-        waiting = self._waiting[place]
-        while waiting and waiting[0].end <= leading.log.high_watermark:
-            entry = waiting.pop(0)
+        """Tell of the records that all replicas in sync have.
+
+        A batch that the leader lacks was never acknowledged, and is no longer waited for.
+        """
+        high_watermark, left = leading.log.high_watermark, []
+        for entry in self._waiting.pop(place):
             if not leading.log.has(entry.batch):
-                continue  # a leader was elected that lacks it, and nobody was told that it is there
+                continue
+            if entry.end > high_watermark:
+                left.append(entry)
+                continue
             self._acknowledged_end[leading.topic_id, leading.index] = entry.end
             if entry.values:
                 self.listener.acknowledged(leading.topic_id, place, entry.base, entry.values)
-        if not waiting:
-            del self._waiting[place]
+        if left:
+            self._waiting[place] = left
 
     # -- elections ---------------------------------------------------------------------------
 
@@ -358,7 +364,6 @@ class Cluster:
         kept = _common_end(new, former)
         if leader not in partition.replicas or kept < new.log.end:
             return False
-        self._waiting.pop(place, None)
         self._note_lost(former, place, kept)
         self._lead(name, index, leader, (leader,), now_ms)
         return True
