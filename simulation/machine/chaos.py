@@ -203,6 +203,18 @@ def clean_files(run: ExecutorRun, numbers: Numbers) -> str:
     return "somebody cleans /tmp" if paths else ""
 
 
+def clean_while_stopped(run: ExecutorRun, numbers: Numbers) -> str:
+    """Somebody cleans /tmp while an agent is stopped."""
+    stopped = freeze_agent(run, numbers)
+    if stopped:
+        run.kernel.after(numbers[2] * 3, _clean_later, run)
+    return stopped
+
+
+def _clean_later(run: ExecutorRun) -> None:
+    run.fault(clean_files(run, ()))
+
+
 def step_clock(run: ExecutorRun, numbers: Numbers) -> str:
     """Somebody sets the clock on the wall."""
     seconds = (numbers[0] - 0.5) * (60 if numbers[1] < 0.5 else 60 * 86400)
@@ -254,6 +266,7 @@ ACTS: dict[str, Callable[[ExecutorRun, Numbers], str]] = {
         remove_socket,
         remove_lock,
         clean_files,
+        clean_while_stopped,
         step_clock,
         slow_start,
         hang_broker,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +36,8 @@ from simulation.machine.install import GLOBALS, agent_program, installed
 from simulation.machine.machine import Machine, OsProcess
 from simulation.machine.plan import Plan
 from simulation.network import Network
+
+Planted = Callable[["ExecutorRun"], Mapping[tuple[str, str], Any]]
 
 READ_S_MAX = 400.0
 """A worker's read ends within so many seconds after the last thing that went wrong."""
@@ -159,8 +161,12 @@ class Executor:
 class ExecutorRun:
     """One machine, and what happens on it."""
 
-    def __init__(self, plan: Plan, acts: dict[str, Callable[..., str]]) -> None:
+    def __init__(
+        self, plan: Plan, acts: dict[str, Callable[..., str]], planted: Planted | None = None
+    ) -> None:
+        """``planted``: a fault of the product on purpose; see ``planted``."""
         self.plan = plan
+        self._planted = planted
         self.kernel = Kernel(plan.seed)
         self.kernel.preempt = plan.preempt
         self.machine = Machine(self.kernel, programs={"kfetch.agent": agent_program})
@@ -443,8 +449,9 @@ class ExecutorRun:
         for executor in self.executors:
             executor.jvm.send_signal(signal.SIGKILL)
         self._steps(10.0)
-        gc.collect()
         machine = self.machine
+        if machine.tree.segments():
+            gc.collect()
         left = [p for p in machine.processes.values() if p is not machine.init]
         if left:
             raise Violation(f"processes are left over: {left}")
@@ -474,6 +481,8 @@ class ExecutorRun:
             values: dict[tuple[str, str], Any] = {
                 ("kfetch.agent.__main__", "Budget"): self.new_budget,
             }
+            if self._planted is not None:
+                values |= self._planted(self)
             stack.enter_context(patched(values))
             initial = {
                 **GLOBALS,
@@ -535,9 +544,11 @@ def prepare() -> None:
     TaskContext.get()
 
 
-def simulate(plan: Plan, acts: dict[str, Callable[..., str]]) -> Outcome:
+def simulate(
+    plan: Plan, acts: dict[str, Callable[..., str]], planted: Planted | None = None
+) -> Outcome:
     """Returns the outcome of a plan, with its violation if there is one."""
-    run = ExecutorRun(plan, acts)
+    run = ExecutorRun(plan, acts, planted)
     try:
         return run.run()
     except Violation as violation:

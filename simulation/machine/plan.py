@@ -54,7 +54,8 @@ WEIGHTS: Mapping[str, float] = {
     "no_processes": 1,
     "remove_socket": 3,
     "remove_lock": 1,
-    "clean_files": 1,
+    "clean_files": 2,
+    "clean_while_stopped": 2,
     "step_clock": 1,
     "slow_start": 1,
     "hang_broker": 1,
@@ -65,11 +66,11 @@ WEIGHTS: Mapping[str, float] = {
 def plan(seed: int, minutes: float | None = None, only: str = "") -> Plan:
     """Returns the plan of a seed. ``only``: the one kind of trouble that happens."""
     chance = random.Random(seed)  # noqa: S311 - a simulation, no secret
-    drawn = chance.choice((1.0, 2.0, 4.0))
+    drawn = chance.choice((0.5, 1.0, 2.0))
     minutes = minutes or drawn
-    rate = chance.choice((0.0, 2.0, 6.0, 15.0))
+    rate = chance.choice((2.0, 6.0, 15.0, 30.0))
     # One run has a few kinds of trouble, so that each run differs from the others.
-    kinds = chance.sample(sorted(WEIGHTS), chance.choice((3, 6, len(WEIGHTS))))
+    kinds = chance.sample(sorted(WEIGHTS), chance.choice((2, 3, 6, len(WEIGHTS))))
     kinds = [only] if only else kinds
     weights = [WEIGHTS[kind] for kind in kinds]
     return Plan(
@@ -80,7 +81,7 @@ def plan(seed: int, minutes: float | None = None, only: str = "") -> Plan:
         preempt=chance.choice((0.0, 0.02, 0.2)),
         slow_chance=chance.choice((0.0, 0.05, 0.3)),
         slow_s=chance.choice((0.001, 0.05, 1.0)),
-        pause_s=chance.choice((0.5, 5.0, 90.0)),
+        pause_s=chance.choice((2.0, 8.0, 60.0)),
         batch_s=chance.choice((0.0, 0.1, 15.0)),
         split_records=chance.choice((10, 100)),
         logs=True,
