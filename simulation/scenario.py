@@ -87,6 +87,7 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
     minutes = minutes or drawn_minutes
     brokers = chance.choice((1, 2, 3, 3, 3))
     partitions = tuple(chance.choice((1, 2, 4)) for _ in range(chance.choice((1, 1, 2))))
+    trigger_s = chance.choice((0.0, 0.0, 1.0, 5.0))
     return Scenario(
         seed=seed,
         profile=profile,
@@ -101,14 +102,14 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
         preempt=chance.choice((0.0, 0.02, 0.1)),
         speculation=chance.choice((0.0, 0.0, 0.3)),
         batch_s=chance.choice((0.0, 0.01, 0.5)),
-        trigger_s=chance.choice((0.0, 0.0, 1.0, 5.0)),
+        trigger_s=trigger_s,
         available_now=chance.random() < 0.15,
-        options=tuple(sorted(_options(chance).items())),
+        options=tuple(sorted(_options(chance, trigger_s).items())),
         actions=tuple(_actions(chance, minutes * 60, profile, partitions, brokers)),
     )
 
 
-def _options(chance: random.Random) -> dict[str, str]:
+def _options(chance: random.Random, trigger_s: float) -> dict[str, str]:
     options = {
         "startingOffsets": chance.choice(("earliest", "earliest", "latest")),
         "failOnDataLoss": chance.choice(("true", "false")),
@@ -117,14 +118,14 @@ def _options(chance: random.Random) -> dict[str, str]:
         "kafkaConsumer.pollTimeoutMs": chance.choice(("20000", "120000")),
         "kafka.fetch.max.bytes": chance.choice(("52428800", "2000")),
     }
-    if (most := chance.choice(("", "", "7", "100"))) != "":
+    if (most := chance.choice(("", "", "7", "100"))) and (most == "100" or not trigger_s):
         options["maxOffsetsPerTrigger"] = most
-    if (least := chance.choice(("", "", "", "3"))) != "":
+    if (least := chance.choice(("", "", "", "3"))):
         options["minOffsetsPerTrigger"] = least
         options["maxTriggerDelay"] = "5s"
-    if (number := chance.choice(("", "", "3"))) != "":
+    if (number := chance.choice(("", "", "3"))):
         options["minPartitions"] = number
-    if (number := chance.choice(("", "", "4"))) != "":
+    if (number := chance.choice(("", "", "4"))):
         options["maxRecordsPerPartition"] = number
     if chance.random() < 0.2:
         options["kafka.client.rack"] = "rack-0"

@@ -30,7 +30,7 @@ from simulation.cluster.chaos import Action, Chaos
 from simulation.cluster.cluster import Cluster, Place
 from simulation.cluster.releases import RELEASES
 from simulation.history.account import Account, Imbalance
-from simulation.history.sessions import SessionsDiffer, sessions_compared
+from simulation.history.sessions import sessions_compared
 from simulation.kernel import Kernel, Process
 from simulation.kernel.stand_ins import all_modules
 from simulation.kernel.substitution import (
@@ -46,7 +46,7 @@ from simulation.spark.executor import Executor, Row
 from simulation.spark.query import Checkpoint, Query, Sink
 
 SETTLE_S = 900.0
-"""The query must catch up within so many virtual seconds after everything was healed."""
+"""The longest time without a delivery, in virtual seconds, after everything was healed."""
 QUIET_S = 30.0
 _LOOK_S = 5.0
 _STEPS_A_SECOND_MAX = 60_000
@@ -59,7 +59,7 @@ class Violation(AssertionError):
     """Something that must hold does not."""
 
 
-FOUND = (Violation, Imbalance, SessionsDiffer)
+FOUND = (Violation, Imbalance)
 """What a simulation raises when something does not hold."""
 
 
@@ -93,16 +93,20 @@ class _Warnings(logging.Handler):
 class _RecordingSink(Sink):
     """A sink that tells the account."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, fail: Callable[[str], object]) -> None:
         super().__init__()
         self._account = account
+        self._fail = fail
 
     def write(self, batch_id: int, rows: list[list[Row]]) -> bool:
         """See Sink."""
         is_new = super().write(batch_id, rows)
         if is_new:
-            for of_task in rows:
-                self._account.deliver(batch_id, of_task)
+            try:
+                for of_task in rows:
+                    self._account.deliver(batch_id, of_task)
+            except Imbalance as problem:
+                self._fail(str(problem))
         return is_new
 
 
@@ -127,7 +131,7 @@ class World:
         self._note_writes()
         self.network = Network(self.kernel, self.cluster)
         self.checkpoint = Checkpoint()
-        self.sink = _RecordingSink(self.account)
+        self.sink = _RecordingSink(self.account, self.fail)
         self.executor = self._new_executor()
         self.query: Query
         self.runs = 0
@@ -135,6 +139,7 @@ class World:
         self._chance = random.Random(scenario.seed + 1)  # noqa: S311 - a simulation, no secret
         self._partitions: dict[str, int] = {}
         """The topics, and how many partitions they had at first."""
+        self._failures: list[str] = []
         self._tolerates = False
         self._stops = False
         self._began = self.kernel.now
@@ -179,6 +184,11 @@ class World:
 
         self.cluster.produce = noted_produce  # type: ignore[method-assign]
         self.cluster.end_transaction = noted_end  # type: ignore[method-assign]
+
+    def fail(self, text: str) -> None:
+        """Note what does not hold. The simulation ends with this step."""
+        self._failures.append(text)
+        self.kernel.stop()
 
     # -- what chaos asks ---------------------------------------------------------------------
 
@@ -228,6 +238,8 @@ class World:
             kernel.run(until=until)
             if kernel.steps >= kernel.step_limit:
                 raise Violation(f"a hot loop: {_STEPS_A_SECOND_MAX} steps within a second")
+            if self._failures:
+                raise Violation(self._failures[0])
             if kernel.crashes:
                 crash = kernel.crashes[0]
                 raise Violation(f"{crash.thread} died: {crash.error!r}") from crash.error
@@ -294,15 +306,21 @@ class World:
 
     def _check_error(self, error: BaseException) -> None:
         if isinstance(error, DataLoss):
-            self.account.name(error)
+            self._name(error)
         elif not isinstance(error, KfetchError):
             raise Violation(f"the query failed by a bug: {error!r}") from error
         elif self.scenario.profile == "calm":
             raise Violation(f"the query failed without a reason: {error!r}") from error
 
     def _warn_of_loss(self, loss: DataLoss) -> str:
-        self.account.name(loss)
+        self._name(loss)
         return _loss_warning(loss)
+
+    def _name(self, loss: DataLoss) -> None:
+        try:
+            self.account.name(loss)
+        except Imbalance as false:
+            self.fail(str(false))
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -315,8 +333,10 @@ class World:
 
     def _settle(self) -> None:
         """Step until the account is balanced. Raises Violation if it takes too long."""
-        deadline = self.kernel.now + SETTLE_S
+        delivered, deadline = -1, 0.0
         while problems := self._problems():
+            if len(self.account.delivered) > delivered:
+                delivered, deadline = len(self.account.delivered), self.kernel.now + SETTLE_S
             if self.kernel.now >= deadline:
                 raise Violation(_list(problems))
             self._steps(_LOOK_S)
@@ -383,7 +403,7 @@ class World:
         with ExitStack() as stack:
             stack.enter_context(substituted(modules, all_modules(kernel)))
             stack.enter_context(self.network.installed(modules))
-            stack.enter_context(sessions_compared(self.cluster))
+            stack.enter_context(sessions_compared(self.cluster, self.fail))
             stack.enter_context(
                 patched(
                     {

@@ -6,7 +6,7 @@ nothing can have changed since, unless the broker lost the session.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -17,24 +17,22 @@ from kfetch.session.transitions import SessionEvent
 from simulation.cluster.cluster import Cluster
 
 
-class SessionsDiffer(AssertionError):
-    """The broker holds another session than the client believes."""
-
-
 @contextmanager
-def sessions_compared(cluster: Cluster) -> Iterator[None]:
-    """A context in which each accepted reply compares the two sides. Raises SessionsDiffer."""
+def sessions_compared(cluster: Cluster, fail: Callable[[str], object]) -> Iterator[None]:
+    """A context in which each accepted reply compares the two sides. ``fail`` gets what differs."""
     accept, publish = Fetcher._accept, Fetcher._publish_session_change
 
     def compared_accept(self: Fetcher, plan: Any, reply: Any) -> Any:
         accepted = accept(self, plan, reply)
         if accepted is not None:
-            _compare(cluster, self)
+            difference = _difference(cluster, self)
+            if difference:
+                fail(difference)
         return accepted
 
     def checked_publish(self: Fetcher, plan: Any, outcome: Any) -> None:
         if outcome.event in _NEVER:
-            raise SessionsDiffer(f"{self!r}: {outcome.event.value} for {plan.metadata}")
+            fail(f"{self!r}: {outcome.event.value} for {plan.metadata}")
         publish(self, plan, outcome)
 
     with (
@@ -48,12 +46,12 @@ _NEVER = (SessionEvent.EPOCH_MISMATCH, SessionEvent.INVALID_REPLY)
 """A client that is not sure of its session opens another one, so no broker answers so."""
 
 
-def _compare(cluster: Cluster, fetcher: Fetcher) -> None:
+def _difference(cluster: Cluster, fetcher: Fetcher) -> str:
     session_id, epoch = fetcher.session
     broker = cluster.brokers.get(fetcher.broker.node_id)
     session = broker.sessions.find(session_id) if broker and session_id else None
     if session is None or session.epoch != epoch or fetcher._session is None:
-        return
+        return ""
     mine = {
         (p.topic_id if session.by_id else tp.topic, tp.partition): (
             p.offset,
@@ -68,5 +66,4 @@ def _compare(cluster: Cluster, fetcher: Fetcher) -> None:
         key: (one.offset, one.leader_epoch, one.fetched_epoch, one.bytes_max)
         for key, one in session.partitions.items()
     }
-    if mine != theirs:
-        raise SessionsDiffer(f"{fetcher!r} believes {mine}, {broker!r} has {theirs}")
+    return "" if mine == theirs else f"{fetcher!r} believes {mine}, {broker!r} has {theirs}"
