@@ -161,6 +161,7 @@ class Judge:
                     row, job, str(word), self._machine.now, process, ends_s
                 )
             elif statement.startswith("UPDATE orders SET answer"):
+                # With the state in one transaction: a killed supervisor has done both or nothing.
                 self._answered(values[1], json.loads(values[0]))
 
     def _saved(self, name: str, state: JobState) -> None:
@@ -212,7 +213,6 @@ class Judge:
         order.answered = self._machine.now
         known = self._jobs[order.job]
         if reply["exit_code"]:
-            known.last_order = ""  # a killed supervisor may have carried it out in time
             return
         self._machine.note("database", f"order {number} ({order.word} {order.job}) is carried out")
         if order.failed is not None:

@@ -115,19 +115,25 @@ class MovesSimulation:
         self.job = self.project.job("clicks")
         self.checkpoint = Path(self.job.checkpoint)
         self._ends = dict.fromkeys(range(self.partitions), 0)
-        self._before_move: list[Snapshot] = []
-        """The snapshots before the moves that can be undone."""
+        self._before_move: dict[Path, Snapshot] = {}
+        """The snapshots before the moves, by their backups."""
 
     def _draw(self, draw: random.Random) -> list[Action]:
         words = [Word.RUN] * 4 + [Word.REPLAY] * 3 + [Word.UNDO] * 2
         words += [Word.RESET] * 2 if self._resets else []
-        steps = [-1, -1, draw.randrange(40), draw.randrange(150)]
+        return [
+            Action(word=Word.RUN, records=draw.randint(1, 6)),
+            *self._draw_actions(draw, words),
+        ]
+
+    @staticmethod
+    def _draw_actions(draw: random.Random, words: list[Word]) -> list[Action]:
         return [
             Action(
                 word=draw.choice(words),
                 shift=draw.choice([None, -draw.randrange(8), draw.randrange(4)]),
                 latest=draw.random() < 0.3,
-                killed_after=draw.choice([*steps, draw.randrange(100)]),
+                killed_after=draw.choice([-1, -1, draw.randrange(60), draw.randrange(300)]),
                 frozen_after=draw.choice([-1] * 6 + [draw.randrange(80)]),
                 full_after=draw.choice([-1] * 5 + [draw.randrange(80)]),
                 records=draw.randrange(5),
@@ -253,7 +259,7 @@ class MovesSimulation:
             raise Failure("an interrupted move can't be undone")
         self._act(Action(word=Word.RUN))
         positions, rows = self._snapshot()
-        if positions != self._ends:
+        if positions != self._ends and any(self._ends.values()):
             raise Failure(f"the job stands at {positions}, and the logs end at {self._ends}")
         if self._resets:
             return
@@ -295,20 +301,22 @@ class MovesSimulation:
         """The move is whole, or not there, or marked as interrupted."""
         after, now = self._snapshot(), self._moves()
         self.machine.note("job", f"{before[0]} -> {after[0]}, {len(after[1])} rows")
+        known, present = ({move.path for move in some} for some in (moves, now))
+        self._before_move |= dict.fromkeys(present - known, before)
         if backups.interrupted_move(self.job) is not None:
-            if len(now) > len(moves):
-                self._before_move.append(before)
             return
-        if len(now) > len(moves):  # a new move, which has ended
-            self._before_move.append(before)
+        if present - known:  # a new move, which has ended
+            goal = self._goal(action, before[0])
+            if after[0] != goal:
+                raise Failure(f"after a {action.word}, the job stands at {after[0]}, not at {goal}")
             if action.word is Word.RESET and after[1] != before[1]:
                 raise Failure("a reset has changed the table")
             if action.word is Word.REPLAY:
                 kept = tuple(row for row in before[1] if row[1] < after[0][row[0]])
                 if after[1] != kept:
                     raise Failure(f"after a replay, the table has {_difference(after[1], kept)}")
-        elif len(now) < len(moves):  # undone
-            expected = self._before_move.pop()
+        elif known - present:  # undone
+            expected = self._before_move[max(known - present)]
             if after != expected:
                 raise Failure(
                     f"undone, the job stands at {after[0]}, not at {expected[0]}, and the table "
@@ -318,6 +326,19 @@ class MovesSimulation:
             raise Failure(f"a {action.word} that has not happened has changed {before} to {after}")
         elif action.word is Word.UNDO and process.finished and process.result is None:
             raise Failure("an undo has succeeded and done nothing")
+
+    def _goal(self, action: Action, before: dict[int, int]) -> dict[int, int]:
+        """Returns where each partition goes on after a move."""
+        goal = {}
+        for partition, at in before.items():
+            end = self._ends[partition]
+            if action.shift is not None:
+                wanted = at + action.shift
+            else:
+                wanted = end if action.latest and action.word is Word.RESET else 0
+            highest = end if action.word is Word.RESET else at
+            goal[partition] = max(0, min(wanted, highest))
+        return goal
 
     def _judge_run(self, process: Process) -> None:
         """A finished run has read everything; a killed one has written no row twice."""
@@ -355,7 +376,6 @@ class MovesSimulation:
             self._write_file(self.checkpoint / "metadata", json.dumps({"id": _QUERY}))
             while self._batch():
                 machine.note("Spark", "a micro-batch is committed")
-        self._before_move.clear()
 
     def _batch(self) -> bool:
         """One micro-batch. Returns False if there is nothing to read."""
@@ -377,7 +397,6 @@ class MovesSimulation:
             meta = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}})
             text = "\n".join(["v1", meta, json.dumps(end.to_json())])
             self._write_file(self.checkpoint / "offsets" / str(number), text)
-            self._before_move.clear()
         rows: list[Row] = [
             {"topic": _TOPIC, "partition": partition, "offset": at}
             for partition in begin

@@ -273,7 +273,7 @@ class Connection:
                 self._db.execute("ROLLBACK")  # as SQLite does
             raise real_sqlite3.OperationalError("database or disk is full")
         result = self._patiently(lambda: self._db.execute(statement, values))
-        if writes:
+        if writes and result.rowcount:
             self._changes.append((statement, values, result.lastrowid or 0))
         elif verb == "COMMIT":
             changes, self._changes = self._changes, []

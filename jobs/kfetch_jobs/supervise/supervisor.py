@@ -16,6 +16,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 
 from kfetch_jobs.config import Job, Project
@@ -40,7 +41,7 @@ from kfetch_jobs.supervise.run_process import (
     run_process,
 )
 from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
-from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
+from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord, WaitingOrder
 from kfetch_jobs.supervise.supervised_job import (
     SupervisedJob,
     history_entry,
@@ -217,21 +218,48 @@ class Supervisor:
         write_heartbeat(self._project.storage, now)
 
     def _save(self) -> None:
-        states = {name: supervised.state for name, supervised in self._jobs.items()}
-        changed = {name: state for name, state in states.items() if self._saved.get(name) != state}
-        if changed:
+        if changed := self._changed_states():
             self._store.save(changed)
             self._saved |= changed
+
+    def _changed_states(self) -> dict[str, JobState]:
+        states = {name: supervised.state for name, supervised in self._jobs.items()}
+        return {name: state for name, state in states.items() if self._saved.get(name) != state}
 
     def _take_orders(self, now: float) -> None:
         for waiting in self._store.waiting_orders():
             if waiting.ends_s is not None and waiting.ends_s < max(now, time.time()):
                 log.warning("job %s: %s: %s", waiting.job, waiting.order, TOO_LATE.message)
-                reply = TOO_LATE
+                self._store.record_reply(waiting.id, TOO_LATE.to_text())
             else:
-                reply = self._carry_out(waiting.job, waiting.order, now)
-            self._save()
-            self._store.record_reply(waiting.id, reply.to_text())
+                self._take(waiting, now)
+
+    def _take(self, waiting: WaitingOrder, now: float) -> None:
+        """Carry an order out and record the reply, or do neither.
+
+        The command withdraws its order when it gives up. It may do so while a round hangs.
+        """
+        before = copy(self._jobs.get(waiting.job))
+        reply, recorded = self._carry_out(waiting.job, waiting.order, now), False
+        try:
+            changed = self._changed_states()
+            recorded = self._store.record_reply(waiting.id, reply.to_text(), changed)
+        finally:
+            if not recorded:
+                self._put_back(waiting.job, before)
+        if recorded:
+            self._saved |= changed
+        else:
+            log.warning("job %s: %s: withdrawn meanwhile", waiting.job, waiting.order)
+
+    def _put_back(self, name: str, before: SupervisedJob | None) -> None:
+        """Make a job what it was before an order."""
+        if before is None:
+            self._jobs.pop(name, None)
+        else:
+            supervised = self._jobs[name]
+            supervised.job, supervised.rules = before.job, before.rules
+            supervised.state = before.state
 
     def _carry_out(self, name: str, order: Order, now: float) -> OrderReply:
         """Carry an order out, or refuse it with a reason."""
