@@ -175,6 +175,7 @@ def truncation(side: Side) -> Answers:
     side.produce("u", [b"1", b"2", b"3"])
     old = side.current_epoch("u", 1, "old")
     yield "opened", side.fetch(("u", u, 0, 0, old), session=("", 0))
+    side.elapse(1.5)  # a follower learns of the high watermark a little later
     yield "from the follower", side.fetch(("u", u, 0, 0), broker=2)
     yield "from the follower, old", side.fetch(("u", u, 0, 0), broker=2, version=10)
     yield "offsets of the follower", side.list_offsets(topic="u", timestamp=-1, broker=2)

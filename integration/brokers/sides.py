@@ -183,10 +183,10 @@ class Side(ABC):
         )
         return [found.error_code, found.name, self._label(found.topic_id), partitions]
 
-    def leader(self, topic: str, broker: int) -> int:
-        """Returns who leads the first partition, as a broker says."""
+    def leader(self, topic: str, broker: int, index: int = 0) -> int:
+        """Returns who leads a partition, as a broker says."""
         partitions = self.metadata(topic, broker)[3]
-        return int(partitions[0][2]) if partitions else -1
+        return int(partitions[index][2]) if partitions else -1
 
     def current_epoch(self, topic: str, broker: int, name: str) -> int:
         """Returns the leader epoch of the first partition, and gives it a name in answers."""
@@ -317,6 +317,17 @@ class RealSide(Side):
         with self._admin() as admin:
             admin.create_topics({topic: {"assignments": assignments, "configs": configs}})
         contract.wait_known(self._cluster, topic)
+        for index, numbers in assignments.items():
+            self._wait_leads(topic, index, numbers[0])
+
+    def _wait_leads(self, topic: str, index: int, broker: int) -> None:
+        """Wait until a broker leads: its metadata names a topic before it has the replica."""
+
+        def leads() -> bool:
+            asked = {"topic": topic, "index": index, "timestamp": -1}
+            return bool(self.list_offsets(broker, **asked)[0] == 0)
+
+        wait_until(leads, what=f"the leader of {topic}-{index}")
 
     def delete(self, topic: str) -> None:
         with self._admin() as admin:
@@ -341,17 +352,15 @@ class RealSide(Side):
         request = ProduceRequest[_PRODUCE_VERSION](
             transactional_id=None, acks=-1, timeout_ms=5000, topic_data=topics
         )
-        errors: list[int] = []
 
         def written() -> bool:
-            leader = self.leader(topic, self._living())
+            leader = self.leader(topic, self._living(), index)
             if leader < 0:
                 return False
             (found,) = self.call(leader, request)[0].responses
-            errors.append(found.partition_responses[0].error_code)
-            return errors[-1] == 0
+            return bool(found.partition_responses[0].error_code == 0)
 
-        wait_until(written, what=f"an acknowledged batch, after {errors}")
+        wait_until(written, what="an acknowledged batch")
 
     def stop(self, broker: int) -> None:
         self._cluster.node(broker).kill()

@@ -513,7 +513,8 @@ class Cluster:
             return one
         in_sync = tuple(n for n in one.in_sync if n != number) or one.in_sync
         if one.leader != number:
-            return replace(one, in_sync=in_sync)
+            epoch = one.epoch + self.brokers[number].release.counts_stops
+            return replace(one, in_sync=in_sync, epoch=epoch)
         living = [n for n in in_sync if n != number and self.brokers[n].alive]
         leader = living[0] if living else NO_LEADER
         return replace(one, leader=leader, epoch=one.epoch + 1, in_sync=in_sync)

@@ -22,6 +22,8 @@ class Release:
     """Parts of the cache of fetch sessions (KAFKA-9401, 3.8)."""
     ends_wait_beyond: bool
     """Whether a fetch beyond the high watermark is answered at once (KAFKA-16452, 3.8)."""
+    counts_stops: bool
+    """Whether a leader's epoch grows when a follower's broker stops, as with ZooKeeper."""
 
 
 KAFKA_2_8 = Release(
@@ -39,6 +41,7 @@ KAFKA_2_8 = Release(
     },
     session_shards=1,
     ends_wait_beyond=False,
+    counts_stops=True,
 )
 KAFKA_3_9 = Release(
     name="3.9",
@@ -56,6 +59,7 @@ KAFKA_3_9 = Release(
     },
     session_shards=8,
     ends_wait_beyond=True,
+    counts_stops=False,
 )
 KAFKA_4_3 = Release(
     name="4.3",
@@ -73,5 +77,6 @@ KAFKA_4_3 = Release(
     },
     session_shards=8,
     ends_wait_beyond=True,
+    counts_stops=False,
 )
 RELEASES = {one.name: one for one in (KAFKA_2_8, KAFKA_3_9, KAFKA_4_3)}
