@@ -34,7 +34,7 @@ class SimulatedFile:
 
     def close(self) -> None:
         """Close the file."""
-        if self._descriptor >= 0:
+        if self._descriptor >= 0 and not self._machine.kernel.closed:
             process = self._machine.enter("close")
             descriptor, self._descriptor = self._descriptor, -1
             process.close(descriptor)

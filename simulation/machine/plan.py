@@ -38,6 +38,11 @@ class Plan:
     options: tuple[tuple[str, str], ...]
     actions: tuple[Action, ...]
 
+    @property
+    def mild(self) -> bool:
+        """Whether reads outlast whatever happens."""
+        return MILD.issuperset(action.kind for action in self.actions)
+
 
 WEIGHTS: Mapping[str, float] = {
     "kill_agent": 3,
@@ -63,6 +68,15 @@ WEIGHTS: Mapping[str, float] = {
 }
 
 
+MILD = frozenset(
+    {
+        *("kill_agent", "kill_worker", "kill_jvm", "ask_to_leave", "step_clock"),
+        *("remove_socket", "remove_lock", "clean_files"),
+    }
+)
+"""After these a read may lose an agent, and nothing else: it goes on with the next one."""
+
+
 def plan(seed: int, minutes: float | None = None, only: str = "") -> Plan:
     """Returns the plan of a seed. ``only``: the one kind of trouble that happens."""
     chance = random.Random(seed)  # noqa: S311 - a simulation, no secret
@@ -71,6 +85,8 @@ def plan(seed: int, minutes: float | None = None, only: str = "") -> Plan:
     rate = chance.choice((2.0, 6.0, 15.0, 30.0))
     # One run has a few kinds of trouble, so that each run differs from the others.
     kinds = chance.sample(sorted(WEIGHTS), chance.choice((2, 3, 6, len(WEIGHTS))))
+    if chance.random() < 0.3:
+        kinds = chance.sample(sorted(MILD), 3)
     kinds = [only] if only else kinds
     weights = [WEIGHTS[kind] for kind in kinds]
     return Plan(
@@ -88,6 +104,7 @@ def plan(seed: int, minutes: float | None = None, only: str = "") -> Plan:
         options=(
             ("kfetch.agent.lease", chance.choice(("1s", "30s", "120s"))),
             ("kafka.max.partition.fetch.bytes", chance.choice(("1", "1048576"))),
+            ("kfetch.statsDirectory", chance.choice(("", "/tmp/stats"))),
         ),
         actions=tuple(
             Action(

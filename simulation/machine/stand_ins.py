@@ -80,7 +80,8 @@ class Os(StandIn):
 
     def close(self, descriptor: int) -> None:
         """Close a descriptor."""
-        self._machine.enter("close").close(descriptor)
+        if not self._machine.kernel.closed:
+            self._machine.enter("close").close(descriptor)
 
     def open(self, path: str, flags: int) -> int:
         """Open /dev/null."""
@@ -202,7 +203,7 @@ class SimulatedSocket:
 
     def close(self) -> None:
         """Close the descriptor."""
-        if self._descriptor >= 0:
+        if self._descriptor >= 0 and not self._machine.kernel.closed:
             process = self._machine.enter("close")
             descriptor, self._descriptor = self._descriptor, -1
             process.close(descriptor)
