@@ -6,6 +6,8 @@ up. A ``Violation`` says what did not hold. The story lists what happened.
 
 from __future__ import annotations
 
+import gc
+import json
 import logging
 import random
 import uuid
@@ -348,7 +350,7 @@ class World:
             return ["the query has planned no micro-batch"]
         starts = {
             (tp.topic, tp.partition): position.offset
-            for tp, position in from_json(_loads(start)).positions.items()
+            for tp, position in from_json(json.loads(start)).positions.items()
         }
         missing = self.account.missing(self._surviving(), starts)
         return missing or self.account.unnamed(starts)
@@ -424,12 +426,6 @@ class World:
         return uuid.UUID(int=self.kernel.random.getrandbits(128), version=4)
 
 
-def _loads(text: str) -> Any:
-    import json
-
-    return json.loads(text)
-
-
 def _list(problems: list[str]) -> str:
     more = f", and {len(problems) - 3} more" if len(problems) > 3 else ""
     return "; ".join(problems[:3]) + more
@@ -449,6 +445,7 @@ def prepare() -> None:
 
 def simulate(scenario: Scenario) -> Outcome:
     """Returns the outcome of a scenario, with its violation if there is one."""
+    gc.disable()  # it would end the generators of killed processes at some moment
     world = World(scenario)
     try:
         return world.run()
@@ -456,3 +453,7 @@ def simulate(scenario: Scenario) -> Outcome:
         outcome = world.outcome
         outcome.violation = str(violation)
         return outcome
+    finally:
+        del world
+        gc.enable()
+        gc.collect()
