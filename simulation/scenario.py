@@ -37,6 +37,8 @@ class Scenario:
     """How long Spark takes for an Arrow batch."""
     trigger_s: float
     available_now: bool
+    agents: bool
+    """Whether tasks read through an agent, or inline."""
     options: tuple[tuple[str, str], ...]
     """Options of the source."""
     actions: tuple[Action, ...] = field(repr=False)
@@ -104,6 +106,7 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
         batch_s=chance.choice((0.0, 0.01, 0.5)),
         trigger_s=trigger_s,
         available_now=chance.random() < 0.15,
+        agents=chance.random() < 0.5,
         options=tuple(sorted(_options(chance, trigger_s).items())),
         actions=tuple(_actions(chance, minutes * 60, profile, partitions, brokers)),
     )

@@ -42,6 +42,8 @@ from simulation.kernel.substitution import (
     patched,
     substituted,
 )
+from simulation.machine import Machine, OsProcess, installed
+from simulation.machine.install import GLOBALS, agent_program
 from simulation.network import Network
 from simulation.scenario import Scenario
 from simulation.spark.executor import Executor, Row
@@ -51,6 +53,7 @@ SETTLE_S = 900.0
 """The longest time without a delivery, in virtual seconds, after everything was healed."""
 QUIET_S = 30.0
 _LOOK_S = 5.0
+_AGENT_ENDS_S = 20.0
 _STEPS_A_SECOND_MAX = 60_000
 """More steps within a virtual second are a hot loop."""
 _QUIET_REQUESTS_MAX = 4.0
@@ -132,6 +135,10 @@ class World:
         )
         self._note_writes()
         self.network = Network(self.kernel, self.cluster)
+        self.machine = Machine(self.kernel, programs={"kfetch.agent": agent_program})
+        self.machine.start_s = lambda: 0.15 + self.kernel.random.random() * 0.4
+        self.machine.on_exec = self._agent_began
+        self._agents: list[OsProcess] = []
         self.checkpoint = Checkpoint()
         self.sink = _RecordingSink(self.account, self.fail)
         self.executor = self._new_executor()
@@ -196,7 +203,11 @@ class World:
 
     def agents(self) -> list[Process]:
         """Returns the living agents' processes."""
-        return []
+        return [agent.process for agent in self._agents if agent.running]
+
+    def _agent_began(self, agent: OsProcess) -> None:
+        self._agents.append(agent)
+        self.tell(f"{agent} begins")
 
     def _create_again(self, name: str) -> None:
         if name not in self.cluster.image.topics:
@@ -259,6 +270,7 @@ class World:
         return Executor(
             self.kernel,
             scenario.task_slots,
+            self.machine,
             speculation=scenario.speculation,
             batch_s=scenario.batch_s,
         )
@@ -270,7 +282,7 @@ class World:
         options = {
             "kafka.bootstrap.servers": ",".join(f"{h}:{p}" for h, p in self.cluster.bootstrap),
             "subscribe": ",".join(self._partitions),
-            "kfetch.agent": "inline",
+            "kfetch.agent": "process" if self.scenario.agents else "inline",
             "kafka.request.timeout.ms": "10000",
             **dict(self.scenario.options),
         }
@@ -287,6 +299,7 @@ class World:
             available_now=self.scenario.available_now,
         )
         query = self.query
+        self.machine.adopt(query.process, self.machine.init, "python3")
         query.process.on_end(lambda: self._query_ended(query))
 
     def _query_ended(self, query: Query) -> None:
@@ -392,7 +405,9 @@ class World:
         if self.query.alive:
             raise Violation("the query does not stop")
         self.executor.kill()
-        self._steps(1.0)
+        self._steps(_AGENT_ENDS_S)
+        if self.agents():
+            raise Violation(f"agents are left over: {self.agents()}")
         if self.network.connections:
             raise Violation(f"connections are left over: {list(self.network.connections)}")
 
@@ -403,6 +418,7 @@ class World:
         log = logging.getLogger("kfetch")
         handler = _Warnings(self.tell)
         with ExitStack() as stack:
+            stack.enter_context(installed(self.machine, logs=False))
             stack.enter_context(substituted(modules, all_modules(kernel)))
             stack.enter_context(self.network.installed(modules))
             stack.enter_context(sessions_compared(self.cluster, self.fail))
@@ -414,11 +430,12 @@ class World:
                     }
                 )
             )
-            initial = {**_PROCESS_GLOBALS, **locks_of(kernel, modules)}
+            initial = {**_PROCESS_GLOBALS, **GLOBALS, **locks_of(kernel, modules)}
             stack.enter_context(ProcessGlobals(initial).installed(kernel))
             stack.callback(log.removeHandler, handler)
             stack.callback(setattr, log, "propagate", log.propagate)
             log.addHandler(handler)
+            log.setLevel(logging.WARNING)
             log.propagate = False
             yield
 

@@ -7,11 +7,13 @@ beside a slow one (speculation). The first attempt that ends wins. The rows of o
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from simulation.kernel import Kernel, Process
 from simulation.kernel.scheduler import Waiters
+from simulation.machine import Machine
 
 MAX_FAILURES = 4
 _SPECULATION_CHECK_S = 1.0
@@ -54,6 +56,7 @@ class Worker:
         self.executor = executor
         self.kernel = executor.kernel
         self.process = self.kernel.spawn(f"worker {number}")
+        executor.machine.adopt(self.process, executor.jvm, "python3").reaps_children = False
         self.task: tuple[Task, Read] | None = None
         self._idle: Waiters = []
         self.process.on_end(self._died)
@@ -99,8 +102,19 @@ def _rows(batch: Any) -> list[Row]:
 class Executor:
     """The workers of one executor, and the tasks that run there."""
 
-    def __init__(self, kernel: Kernel, slots: int, *, speculation: float, batch_s: float) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        slots: int,
+        machine: Machine,
+        *,
+        speculation: float,
+        batch_s: float,
+    ) -> None:
         """``speculation``: the chance of a second attempt beside each one, at each check."""
+        self.machine = machine
+        self.jvm = machine.adopt(kernel.spawn("jvm"), machine.init, "java")
+        self.jvm.limits[machine.nofile] = (4096, 4096)
         self.kernel = kernel
         self.slots = slots
         self.speculation = speculation
@@ -158,7 +172,9 @@ class Executor:
         return [worker.process for worker in self.workers if worker.process.alive]
 
     def kill(self) -> None:
-        """Kill every worker: the executor has ended."""
+        """Kill every worker and the JVM: the executor has ended."""
         for process in self.processes():
             process.kill()
         self.workers.clear()
+        if self.jvm.running:
+            self.jvm.send_signal(signal.SIGKILL)
