@@ -203,7 +203,9 @@ class Judge:
         for known in self._jobs.values():
             if known.run is not None and known.run.leader.environ[MARK] == mark:
                 ordered = known.ordered_at >= known.run.launched
-                fails = kind in ("failed", "killed", "hung") and not ordered
+                finished = known.state is not None and known.state.phase is Phase.WAITING
+                fails = kind in ("failed", "killed") or (kind == "hung" and not finished)
+                fails = fails and not ordered
                 known.failed_at = self._machine.now if fails else None
 
     def _answered(self, number: int, reply: dict[str, Any]) -> None:

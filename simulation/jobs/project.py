@@ -35,7 +35,7 @@ CHANGES = (
     ("Europe/Berlin", "2026-10-24T19:00"),
     ("America/New_York", "2026-11-01T00:00"),
     ("America/New_York", "2026-03-08T01:00"),
-    ("Australia/Lord_Howe", "2026-04-04T09:00"),
+    ("America/Havana", "2026-10-31T22:00"),
     ("Asia/Beirut", "2026-10-24T15:00"),
     ("UTC", "2026-02-27T12:00"),
 )

@@ -337,7 +337,7 @@ class Supervisor:
         )
 
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
-        job = supervised.job
+        job, now = supervised.job, self._late(now)
         state = state_machine.after_launch(supervised.rules, supervised.state, now)
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
@@ -370,6 +370,7 @@ class Supervisor:
         assert supervised.process is not None
         assert supervised.run is not None
         if not self._killer.kill(supervised.run, supervised.job.name, supervised.process):
+            supervised.heard_s = self._late(now)  # the run has ended, and is not silent
             return  # no next run may start beside them
         remove_settings(self._project.storage, supervised.job.name)
         report_file = self._report_file(supervised)
