@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from kfetch.fetch import broker_reader
 from kfetch.fetch.fetcher import Fetcher
+from kfetch.fetch.progress import RangeProgress
 from kfetch.session import transitions
 from kfetch.session.metadata import FetchMetadata
 from kfetch.session.transitions import RequestKind, SessionEvent
@@ -74,6 +75,13 @@ def truncation_unchecked() -> Iterator[None]:
 
 
 @contextmanager
+def rewritten_range_unchecked() -> Iterator[None]:
+    """A task reads on where the log was truncated after the range was planned."""
+    with patch.object(RangeProgress, "end_before_truncation", lambda self, data, extent: None):
+        yield
+
+
+@contextmanager
 def expiry_unchecked() -> Iterator[None]:
     """The watch does not notice that a log starts later."""
     update = WatchState._update_offsets
@@ -110,6 +118,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         start_lost,
         refused_reply_acknowledges,
         truncation_unchecked,
+        rewritten_range_unchecked,
         expiry_unchecked,
         change_forgotten,
     )

@@ -6,13 +6,15 @@ smaller: without one action, the others stay as they are.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from simulation import chaos
 from simulation.cluster import chaos as cluster_chaos
 from simulation.cluster.chaos import CODECS, Action, Profile
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -82,7 +84,7 @@ PROFILES: Mapping[str, tuple[float, float, Weights, Weights]] = {
 
 def scenario(seed: int, minutes: float | None = None, profile: str | None = None) -> Scenario:
     """Returns the scenario of a seed."""
-    chance = random.Random(seed)  # noqa: S311 - a simulation, no secret
+    chance = random.Random(seed)
     drawn = chance.choice(sorted(PROFILES))
     profile = profile or drawn
     drawn_minutes = chance.choice((1.0, 2.0, 4.0))
@@ -112,6 +114,26 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
     )
 
 
+def to_json(found: Scenario) -> str:
+    """Returns a scenario as JSON text, an action to a line."""
+    fields = asdict(found) | {"actions": []}
+    lines = ",\n".join(json.dumps(action) for action in found.actions)
+    return json.dumps(fields)[:-2] + f"\n{lines}\n]}}\n"
+
+
+def from_json(text: str) -> Scenario:
+    """Returns the scenario of a JSON text."""
+    fields = json.loads(text)
+    return Scenario(
+        **fields
+        | {
+            "partitions": tuple(fields["partitions"]),
+            "options": tuple((name, value) for name, value in fields["options"]),
+            "actions": tuple(Action(*action) for action in fields["actions"]),
+        }
+    )
+
+
 def _options(chance: random.Random, trigger_s: float) -> dict[str, str]:
     options = {
         "startingOffsets": chance.choice(("earliest", "earliest", "latest")),
@@ -123,12 +145,12 @@ def _options(chance: random.Random, trigger_s: float) -> dict[str, str]:
     }
     if (most := chance.choice(("", "", "7", "100"))) and (most == "100" or not trigger_s):
         options["maxOffsetsPerTrigger"] = most
-    if (least := chance.choice(("", "", "", "3"))):
+    if least := chance.choice(("", "", "", "3")):
         options["minOffsetsPerTrigger"] = least
         options["maxTriggerDelay"] = "5s"
-    if (number := chance.choice(("", "", "3"))):
+    if number := chance.choice(("", "", "3")):
         options["minPartitions"] = number
-    if (number := chance.choice(("", "", "4"))):
+    if number := chance.choice(("", "", "4")):
         options["maxRecordsPerPartition"] = number
     if chance.random() < 0.2:
         options["kafka.client.rack"] = "rack-0"
@@ -152,9 +174,7 @@ def _actions(
     more = chance.choice((0.5, 1.0, 2.0))
     actions = cluster_chaos.draw(chance, writes, seconds, topics, brokers)
     if of_cluster:
-        faults = Profile(
-            actions_per_s=of_cluster * more, weights=cluster_weights, longest_s=30.0
-        )
+        faults = Profile(actions_per_s=of_cluster * more, weights=cluster_weights, longest_s=30.0)
         actions += cluster_chaos.draw(chance, faults, seconds, topics, brokers)
     actions += chaos.draw(chance, process_weights, of_processes * more, seconds)
     return sorted(actions, key=lambda action: action.at_s)

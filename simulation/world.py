@@ -17,11 +17,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import kfetch.agent.client
-import kfetch.agent.inline
-import kfetch.watch.driver
-import kfetch.wire.groups
-import kfetch.wire.timestamp_types
+from pyspark import TaskContext
+
 from kfetch import decoding, losses
 from kfetch.errors import DataLoss, KfetchError
 from kfetch.offsets import from_json
@@ -43,7 +40,7 @@ from simulation.kernel.substitution import (
     substituted,
 )
 from simulation.machine import Machine, OsProcess, installed
-from simulation.machine.install import GLOBALS, agent_program
+from simulation.machine.install import GLOBALS, agent_modules, agent_program
 from simulation.network import Network
 from simulation.scenario import Scenario
 from simulation.spark.executor import Executor, Row
@@ -126,7 +123,7 @@ class World:
         self.story: list[str] = []
         self.cluster = Cluster(
             scenario.brokers,
-            random.Random(scenario.seed),  # noqa: S311 - a simulation, no secret
+            random.Random(scenario.seed),
             release=RELEASES[scenario.release],
             racks=[f"rack-{n}" for n in range(scenario.racks)],
             slots=scenario.session_slots,
@@ -145,7 +142,7 @@ class World:
         self.query: Query
         self.runs = 0
         self.chaos = Chaos(self.kernel, self.cluster, self.network, tell=self.story.append)
-        self._chance = random.Random(scenario.seed + 1)  # noqa: S311 - a simulation, no secret
+        self._chance = random.Random(scenario.seed + 1)
         self._partitions: dict[str, int] = {}
         """The topics, and how many partitions they had at first."""
         self._failures: list[str] = []
@@ -186,7 +183,9 @@ class World:
             values_of.setdefault((name, index, named.get("producer", -1)), []).extend(values)
             return produce(name, index, values, *rest, **named)
 
-        def noted_end(name: str, index: int, producer: int, now_ms: float, *, commits: bool) -> bool:
+        def noted_end(
+            name: str, index: int, producer: int, now_ms: float, *, commits: bool
+        ) -> bool:
             if not commits:
                 self.account.aborted.update(values_of.get((name, index, producer), ()))
             return end_transaction(name, index, producer, now_ms, commits=commits)
@@ -458,6 +457,8 @@ _loss_warning = losses.warning
 def prepare() -> None:
     """Load what a simulation must not load within it: the decoder's machine code."""
     decoding.load_decoder()
+    agent_modules()
+    TaskContext.get()
 
 
 def simulate(scenario: Scenario) -> Outcome:
