@@ -5,8 +5,9 @@
     with installed(machine):
         kernel.run(until=60.0)
 
-The product's modules are as they are. Their ``os``, ``socket``, ``select``, ``signal``, ``fcntl``,
-``subprocess``, ``mmap``, ``resource``, ``argparse``, ``sys``, ``logging`` and ``Path`` are replaced.
+The product's modules are as they are. Their ``os``, ``socket``, ``select``, ``signal``,
+``fcntl``, ``subprocess``, ``mmap``, ``resource``, ``argparse``, ``sys``, ``logging`` and ``Path``
+are replaced.
 
 files.py      inodes, names, open descriptions, flock, a disk that may be full
 sockets.py    Unix stream sockets: backlog, credentials, descriptors that travel
@@ -14,8 +15,10 @@ machine.py    processes: descriptors, signals, fork and exec, zombies, limits
 paths.py      ``pathlib.Path``
 stand_ins.py  the modules
 install.py    puts them into the product
-executor.py   a scenario: JVMs, workers and agents
+plan.py       what a seed decides
+executor.py   a scenario: JVMs, workers and agents, and what must hold
 chaos.py      what happens to them
+planted.py    faults that the scenario must find
 """
 
 from simulation.machine.install import installed

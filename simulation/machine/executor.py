@@ -89,12 +89,13 @@ class Worker:
         run, chance = self.run, self.run.kernel.random
         while not run.stops and self.executor.alive:
             run.kernel.sleep(chance.random() ** 2 * run.plan.pause_s)
-            if run.stops:
-                return
-            self._read(run.split(self.executor.query))
+            self._read_next()
 
-    def _read(self, split: Split) -> None:
+    def _read_next(self) -> None:
         run = self.run
+        if run.stops:
+            return
+        split = run.split(self.executor.query)
         began = self.reading_since = run.kernel.now
         self.ranges = split.ranges
         positions = {item.tp.partition: item.start for item in split.ranges}
@@ -179,7 +180,7 @@ class ExecutorRun:
         self.machine.on_call = self._before_call
         self.machine.tree.on_unlink = self._before_unlink
         self.machine.tell = self.tell
-        self.cluster = Cluster(2, random.Random(plan.seed))  # noqa: S311 - a simulation
+        self.cluster = Cluster(2, random.Random(plan.seed))
         self.network = Network(self.kernel, self.cluster)
         self.story: list[str] = []
         self.executors: list[Executor] = []
@@ -476,7 +477,7 @@ class ExecutorRun:
             if inode.lock is not None or inode.listener is not None:
                 raise Violation(f"{path} is in use though nobody runs")
             known = kind in ("log", "lock") or (kind == "sock" and name in killed)
-            known |= kind == "tmp" and bool(killed)  # a draft of statistics
+            known |= kind == "tmp"  # a draft of statistics, whose process was ended
             if not known:
                 raise Violation(f"{path} is left over")
 

@@ -7,6 +7,7 @@ real kernel releases when a process ends, in whatever way, is released here.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -52,7 +53,7 @@ class OsProcess:
         self.process = process
         self.pid = process.pid
         self.parent = parent
-        self.program = parent.program if parent else "init"
+        self.program: str = parent.program if parent else "init"
         """Its name in /proc."""
         self.started = int(machine.kernel.now * _TICKS_S)
         """In ticks since the machine started."""
@@ -60,7 +61,7 @@ class OsProcess:
         self.arguments: list[str] = []
         self.descriptors: dict[int, Description] = {}
         self.inheritable: set[int] = set()
-        self.limits = dict(parent.limits) if parent else {}
+        self.limits: dict[int, tuple[int, int]] = dict(parent.limits) if parent else {}
         self.mappings: dict[int, Inode] = {}
         self.handlers: dict[int, Handler] = {}
         self.status: int | None = None
@@ -254,7 +255,7 @@ class Machine:
         self.boot = "5a1dcafe-0000-4000-8000-000000000001"
         self.nofile = 7  # RLIMIT_NOFILE
         self.tree = Tree(lambda: kernel.wall)
-        self.tree.mkdir("/tmp", 0o777, 0)  # noqa: S108 - of the simulated tree
+        self.tree.mkdir("/tmp", 0o777, 0)
         self.tree.mkdir("/proc", 0o555, 0)
         self.processes: dict[int, OsProcess] = {}
         """By pid: those that run, and those that nobody has waited for."""
@@ -382,7 +383,7 @@ class Machine:
             status = program() or 0
         except SystemExit as leaving:
             status = self._exit_status(process, leaving.code)
-        except Exception as error:  # noqa: BLE001 - Python prints it and ends with 1
+        except Exception as error:
             status = self._exit_status(process, f"{type(error).__name__}: {error}")
             self.tell(f"{process} fails: {error!r}")
         process.end(status)
@@ -392,10 +393,8 @@ class Machine:
             return code or 0
         output = process.descriptors.get(2)
         if isinstance(output, OpenFile):
-            try:
+            with contextlib.suppress(OSError):  # as Python: it can tell nobody
                 self.tree.write(output, f"{code}\n".encode())
-            except OSError:
-                pass  # as Python: it can tell nobody
         return 1
 
     # -- what is left -----------------------------------------------------------------------

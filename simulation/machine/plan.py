@@ -79,7 +79,7 @@ MILD = frozenset(
 
 def plan(seed: int, minutes: float | None = None, only: str = "") -> Plan:
     """Returns the plan of a seed. ``only``: the one kind of trouble that happens."""
-    chance = random.Random(seed)  # noqa: S311 - a simulation, no secret
+    chance = random.Random(seed)
     drawn = chance.choice((0.5, 1.0, 2.0))
     minutes = minutes or drawn
     rate = chance.choice((2.0, 6.0, 15.0, 30.0))

@@ -63,7 +63,7 @@ def removed_lock_counts(run: ExecutorRun) -> Patches:
     def locked(path: Any) -> Iterator[int | None]:
         with path.open("ab") as file:
             try:
-                launch.fcntl.flock(file, flock)
+                vars(launch)["fcntl"].flock(file, flock)
             except BlockingIOError:
                 yield None
             else:

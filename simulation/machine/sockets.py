@@ -151,7 +151,8 @@ class UnixSocket(Description):
             if self.hung_up:
                 return b"", []
             fail(errno.EINVAL if self.peer is None else errno.EAGAIN)
-        data, carried = b"", []
+        data = b""
+        carried: list[Description] = []
         while self.queue and len(data) < size and not carried:
             chunk = self.queue[0]
             carried, chunk.carried = chunk.carried, []

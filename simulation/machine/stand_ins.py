@@ -21,7 +21,7 @@ import stat
 import subprocess as real_subprocess
 import sys as real_sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from simulation.kernel.scheduler import Thread, Waiters
 from simulation.machine.files import POLLERR, POLLHUP, Description, OpenFile, fail
@@ -297,9 +297,7 @@ class SimulatedSocket:
     def _deadline(self) -> float:
         return _FOREVER if self._timeout is None else self._machine.kernel.now + self._timeout
 
-    def _wait(
-        self, socket: UnixSocket, deadline: float, also: UnixSocket | None = None
-    ) -> None:
+    def _wait(self, socket: UnixSocket, deadline: float, also: UnixSocket | None = None) -> None:
         if self._timeout == 0.0:
             fail(errno.EAGAIN)
         kernel = self._machine.kernel
@@ -343,7 +341,8 @@ class Socket(StandIn):
     ) -> tuple[bytes, list[int], int, None]:
         """Receive bytes with descriptors. Those that find no room are lost (MSG_CTRUNC)."""
         data, carried = stream.receive(size)
-        process, numbers, flags = self._machine.current, [], 0
+        process, flags = self._machine.current, 0
+        numbers: list[int] = []
         for description in carried:
             try:
                 if len(numbers) == maximum:
@@ -424,7 +423,9 @@ class Signal(StandIn):
             fail(errno.EBADF)
         if not target.process.exists:
             fail(errno.ESRCH)
-        self._machine.tell(f"{self._machine.current} sends signal {int(number)} to {target.process}")
+        self._machine.tell(
+            f"{self._machine.current} sends signal {int(number)} to {target.process}"
+        )
         target.process.send_signal(number)
 
 
@@ -471,7 +472,7 @@ class SimulatedPopen:
         opened: list[int] = []
         try:
             for _ in range(3):
-                opened.append(parent.install(Null()))
+                opened.append(parent.install(Null()))  # noqa: PERF401 - up to the one that fails
             machine.enter("fork")
             child = machine.fork(parent, "agent")
             standard = [Null(), *(parent.description(f.fileno()) for f in (stdout, stderr))]
@@ -606,7 +607,7 @@ class _AgentsLogger:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    def setLevel(self, level: int) -> None:  # noqa: N802 - logging's name
+    def setLevel(self, level: int) -> None:
         """Set the level of this process."""
         self._machine.current.log_level = level
 
@@ -618,12 +619,12 @@ class Logging(StandIn):
         names = "StreamHandler getLevelNamesMapping INFO WARNING DEBUG Logger"
         super().__init__(machine, real_logging, names)
 
-    def basicConfig(self, *, handlers: Sequence[Any], **_: Any) -> None:  # noqa: N802
+    def basicConfig(self, *, handlers: Sequence[Any], **_: Any) -> None:
         """Let the process log through a handler."""
         self._machine.current.log_handler = handlers[0]
         handlers[0].handleError = lambda record: None
 
-    def getLogger(self, name: str) -> Any:  # noqa: N802
+    def getLogger(self, name: str) -> Any:
         """Returns a logger."""
         return _AgentsLogger(self._machine) if name == "kfetch" else real_logging.getLogger(name)
 
@@ -663,8 +664,3 @@ def machine_modules(machine: Machine) -> dict[str, Any]:
         "logging": Logging(machine),
         "pathlib.Path": path_class(machine),
     }
-
-
-def no_such_call(name: str) -> NoReturn:
-    """Raises Unknown."""
-    raise Unknown(name)

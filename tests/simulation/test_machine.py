@@ -11,7 +11,6 @@ import struct
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest

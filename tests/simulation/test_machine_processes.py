@@ -1,4 +1,4 @@
-"""Processes of a simulated machine: what they inherit, what they leave, and how signals end them."""
+"""Processes of a simulated machine: what they inherit, what they leave, and their signals."""
 
 from __future__ import annotations
 
