@@ -11,7 +11,10 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 _EXAMPLES = """\
@@ -36,6 +39,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--part", help="source, executor or jobs; without it, all by turns")
     parser.add_argument("--virtual-minutes", type=float, help="the length of each simulation")
     parser.add_argument("--events", help="numbers of the events that happen, such as 3,5,9")
+    parser.add_argument("--scenario", metavar="FILE", help="run this scenario, with its seed")
+    parser.add_argument("--tries", type=int, default=1, help="so many seeds for the scenario")
+    parser.add_argument("--save", metavar="FILE", help="write the smallest scenario that fails")
     parser.add_argument("--plant", default="", metavar="FAULT", help="plant a fault on purpose")
     parser.add_argument("--faults", action="store_true", help="list the faults to plant")
     parser.add_argument("--keep-going", action="store_true", help="do not end at a failure")
@@ -43,15 +49,14 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _seeds(arguments: argparse.Namespace) -> Iterator[int]:
-    if arguments.seeds:
-        first, _, last = arguments.seeds.partition("-")
-        yield from range(int(first), int(last or first) + 1)
-        return
-    seed = arguments.first
-    while True:
-        yield seed
-        seed += 1
+def _seeds(arguments: argparse.Namespace, first: int) -> Iterator[int]:
+    if arguments.scenario:
+        yield from range(first, first + arguments.tries)
+    elif arguments.seeds:
+        begin, _, last = arguments.seeds.partition("-")
+        yield from range(int(begin), int(last or begin) + 1)
+    else:
+        yield from count(arguments.first)
 
 
 class _Progress:
@@ -139,20 +144,22 @@ def main() -> int:
     if arguments.plant and arguments.plant not in parts.faults():
         print(f"no fault {arguments.plant!r}; --faults lists them", file=sys.stderr)
         return 2
-    part = arguments.part or parts.faults().get(arguments.plant)
+    saved = _saved(arguments)
+    part = "source" if saved else arguments.part or parts.faults().get(arguments.plant)
     names = [part] if part else list(parts.PARTS)
     events = [int(n) for n in arguments.events.split(",")] if arguments.events else None
     totals, failures = _Totals(), []
-    limit_s = float("inf") if arguments.seeds else arguments.minutes * 60
-    progress = _Progress(limit_s)
-    for seed in _seeds(arguments):
+    ends = bool(arguments.seeds or saved)
+    progress = _Progress(float("inf") if ends else arguments.minutes * 60)
+    for seed in _seeds(arguments, saved.seed if saved else 0):
         for name in names:
-            result = parts.PARTS[name](seed, arguments.virtual_minutes, events, arguments.plant)
+            run = _run(parts, name, seed, saved, arguments)
+            result = run(events)
             totals.add(result)
             progress.show(totals)
             if result.failure:
                 progress.clear()
-                failures.append(_report(parts, result, arguments))
+                failures.append(_report(parts, result, run, saved, arguments))
         if (failures and not arguments.keep_going) or progress.over:
             break
     progress.clear()
@@ -164,23 +171,52 @@ def main() -> int:
     return 1 if failures else 0
 
 
-def _report(parts: Any, failed: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+Run = Callable[[Sequence[int] | None], Any]
+
+
+def _saved(arguments: argparse.Namespace) -> Any:
+    from simulation.scenario import from_json
+
+    return from_json(Path(arguments.scenario).read_text()) if arguments.scenario else None
+
+
+def _run(parts: Any, part: str, seed: int, saved: Any, arguments: argparse.Namespace) -> Run:
+    """Returns what simulates a seed with some of its events; None: with all."""
+    if saved is not None:
+        scenario = replace(saved, seed=seed)
+        return lambda events: parts.run_scenario(scenario, events, arguments.plant)
+    minutes = arguments.virtual_minutes
+    return lambda events: parts.PARTS[part](seed, minutes, events, arguments.plant)
+
+
+def _report(
+    parts: Any, failed: Any, run: Run, saved: Any, arguments: argparse.Namespace
+) -> dict[str, Any]:
     """Make a failure smaller, and print its story. Returns what names it."""
     known = {"part": failed.part, "seed": failed.seed, "failure": failed.failure}
     if arguments.json:
         return known
     print(f"{failed.part} {failed.seed} fails: {failed.failure}")
-    if not arguments.plant:
-        tell = _tell if sys.stderr.isatty() else (lambda line: None)
-        failed = parts.smaller(failed, arguments.virtual_minutes, arguments.plant, tell)
-        print("\n".join(failed.story))
-        print(f"the smallest run fails: {failed.failure}")
+    tell = _tell if sys.stderr.isatty() else (lambda line: None)
+    failed = parts.smaller(failed, run, tell)
+    print("\n".join(failed.story))
+    print(f"the smallest run fails: {failed.failure}")
+    if arguments.save and failed.part == "source":
+        _save(failed, saved, arguments)
     numbers = ",".join(map(str, failed.events))
-    again = f"--part {failed.part} --seeds {failed.seed}"
-    if not arguments.plant:
-        again += f" --events {numbers}"
+    origin = f"--scenario {arguments.scenario}" if saved else f"--part {failed.part}"
+    plant = f" --plant '{arguments.plant}'" if arguments.plant else ""
+    again = f"{origin} --seeds {failed.seed}{plant} --events {numbers}"
     print(f'again: make simulate ARGS="{again}"')
     return known
+
+
+def _save(failed: Any, saved: Any, arguments: argparse.Namespace) -> None:
+    from simulation.scenario import scenario, to_json
+
+    drawn = saved or scenario(failed.seed, arguments.virtual_minutes)
+    actions = tuple(drawn.actions[number] for number in failed.events)
+    Path(arguments.save).write_text(to_json(replace(drawn, seed=failed.seed, actions=actions)))
 
 
 def _tell(line: str) -> None:

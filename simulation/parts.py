@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulation.scenario import Scenario
 
 MAX_TRIES = 200
 """``smaller`` gives up after so many runs."""
@@ -41,19 +45,26 @@ def run_source(
     fault: str = "",
 ) -> Result:
     """Simulate a query: driver, tasks, Kafka and Spark."""
-    from simulation import world
-    from simulation.planted import PLANTED
     from simulation.scenario import scenario
 
+    return run_scenario(scenario(seed, minutes), events, fault)
+
+
+def run_scenario(
+    drawn: Scenario, events: Sequence[int] | None = None, fault: str = ""
+) -> Result:
+    """Simulate a query by a scenario, such as one that was written after a report."""
+    from simulation import world
+    from simulation.planted import PLANTED
+
     world.prepare()
-    drawn = scenario(seed, minutes)
     kept = tuple(range(len(drawn.actions)) if events is None else events)
     drawn = replace(drawn, actions=tuple(drawn.actions[number] for number in kept))
     with PLANTED[fault]() if fault else nullcontext():
         outcome = world.simulate(drawn)
     return Result(
         part="source",
-        seed=seed,
+        seed=drawn.seed,
         steps=outcome.steps,
         seconds=outcome.seconds,
         events=kept,
@@ -67,8 +78,8 @@ def run_executor(
 ) -> Result:
     """Simulate the machine of an executor: workers, agents, files and sockets."""
     from simulation.machine import chaos, executor
-    from simulation.machine.planted import PLANTED
     from simulation.machine.plan import plan
+    from simulation.machine.planted import PLANTED
 
     executor.prepare()
     drawn = plan(seed, minutes)
@@ -111,20 +122,20 @@ PARTS: Mapping[str, Run] = {"source": run_source, "executor": run_executor, "job
 
 
 def smaller(
-    failed: Result, minutes: float | None, fault: str, tell: Callable[[str], object]
+    failed: Result, run: Callable[[Sequence[int]], Result], tell: Callable[[str], object]
 ) -> Result:
-    """Returns a failure of the same seed with as few events as still fail.
+    """Returns a failure with as few events as still fail.
 
-    Leaves out halves, quarters and so on, down to single events, as long as anything fails.
+    ``run`` simulates the same seed with some of its events. Leaves out halves, quarters and so on,
+    down to single events, as long as anything fails.
     """
-    run = PARTS[failed.part]
     best, tries = failed, 0
     size = max(1, len(best.events) // 2)
     while size:
         begin = 0
         while begin < len(best.events) and tries < MAX_TRIES:
             fewer = [*best.events[:begin], *best.events[begin + size :]]
-            attempt = run(best.seed, minutes, fewer, fault)
+            attempt = run(fewer)
             tries += 1
             if attempt.failure:
                 best = attempt
@@ -132,7 +143,7 @@ def smaller(
             else:
                 begin += size
         size //= 2
-    return run(best.seed, minutes, best.events, fault)
+    return run(best.events)
 
 
 def faults() -> dict[str, str]:

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from pyspark import TaskContext
@@ -451,11 +452,20 @@ _PROCESS_GLOBALS: dict[tuple[str, str], Callable[[], Any]] = {
     ("kfetch.agent.inline", "_queries"): OrderedDict,
     ("kfetch.wire.addresses", "_avoided_until"): dict,
 }
+_LATE_MODULES = (
+    "kfetch.agent.inline",
+    "kfetch.watch.driver",
+    "kfetch.wire.groups",
+    "kfetch.wire.timestamp_types",
+)
+"""Modules that the product loads when it needs them."""
 _loss_warning = losses.warning
 
 
 def prepare() -> None:
     """Load what a simulation must not load within it: the decoder's machine code."""
+    for name in _LATE_MODULES:
+        import_module(name)
     decoding.load_decoder()
     agent_modules()
     TaskContext.get()
