@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 UV = $$(command -v uv || echo .venv/bin/uv)
 
-.PHONY: help setup demo test warm lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest faults brokers bench compare fuzz properties clean
+.PHONY: help setup demo test warm lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest faults brokers bench compare fuzz simulate properties clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -114,6 +114,10 @@ compare: setup ## Compare drain, trickle, latency, typed and decode of this tree
 
 fuzz: setup ## Decode 200,000 damaged replies with both decoders, for four minutes at most
 	@$(PY) -m tests.kfetch.records.fuzz $(ARGS)
+
+# make simulate ARGS="--minutes 30"; make simulate ARGS="--help" names more.
+simulate: setup ## Simulate the product in virtual time for a minute: rare orders of events, from seeds
+	@PYTHONHASHSEED=0 $(PY) -m simulation $(ARGS)
 
 properties: setup ## Run the property tests with ten times as many examples
 	@$(PY) -m pytest tests -m hypothesis --hypothesis-profile thorough $(or $(ARGS),-n 3 --dist worksteal)

@@ -72,6 +72,9 @@ class OffsetRange:
     leader_epoch: int
     """The epoch of ``leader`` at planning, -1 if the broker reports none."""
     leader: Broker
+    end_epoch: int = NO_EPOCH
+    """The epoch of the leader that reported the end; -1 if it is not known. The records before the
+    end have this epoch or an earlier one, unless the log was truncated since."""
 
     @property
     def size(self) -> int:

@@ -31,6 +31,11 @@ _REPLY_WITHIN_S = 30.0
 _VALID_S = 25.0
 """The supervisor carries out no older order. So no order is carried out after its command has
 reported a failure."""
+_NOT_TAKEN = OrderReply(
+    message=f"the supervisor has not taken the order within {_REPLY_WITHIN_S:.0f} s, and does not "
+    "carry it out later: see kfetch logs",
+    exit_code=1,
+)
 _STARTED_WITHIN_S = 2.0
 """Ten ticks of a supervisor. A due job that has not started by then waits for room."""
 _POLL_S = 0.1
@@ -51,12 +56,10 @@ def give_order(
     order_ids = [store.add_order(name, order, now, ends_s) for name in jobs]
     if not alive:
         return None
-    _wait_for(
-        lambda: all(store.reply_to(id_) is not None for id_ in order_ids),
-        _REPLY_WITHIN_S,
-        f"the supervisor has not taken the order within {_REPLY_WITHIN_S:.0f} s, and does not "
-        "carry it out later: see kfetch logs",
-    )
+    if not _came_true(
+        lambda: all(store.reply_to(id_) is not None for id_ in order_ids), _REPLY_WITHIN_S
+    ):
+        store.withdraw(order_ids, _NOT_TAKEN.to_text())
     replies = [OrderReply.from_text(store.reply_to(id_) or "") for id_ in order_ids]
     refusals = [reply for reply in replies if reply.exit_code]
     if refusals:

@@ -106,7 +106,8 @@ def transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     try:
         yield db
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:  # on a full disk, SQLite has rolled back
+            db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
 

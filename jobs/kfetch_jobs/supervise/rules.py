@@ -18,6 +18,9 @@ class CronTimes:
 
     If a change of the clocks leaves out a daily time, the time comes right after the change. If a
     time comes twice, it counts once.
+
+    cronsim goes on by whole hours. Where clocks change by half an hour, on Lord Howe Island, it may
+    leave out times of the day of the change.
     """
 
     expression: str

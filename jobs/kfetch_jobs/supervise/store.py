@@ -230,13 +230,28 @@ class Store:
             for row in rows
         ]
 
-    def record_reply(self, order: int, text: str) -> None:
-        """Record the reply to an order. The database keeps a limited number of old replies."""
+    def record_reply(
+        self, order: int, text: str, states: Mapping[str, JobState] | None = None
+    ) -> bool:
+        """Record the reply to an order, with the new states of jobs.
+
+        Returns False, and records nothing, if the order has a reply: its command has withdrawn it.
+        The database keeps a limited number of old replies.
+        """
         with self._transaction() as db:
-            db.execute("UPDATE orders SET answer = ? WHERE id = ?", (text, order))
+            if not _reply(db, order, text):
+                return False
+            _put(db, states or {})
             db.execute(
                 "DELETE FROM orders WHERE answer IS NOT NULL AND id < ?", (order - _ORDERS_MAX,)
             )
+            return True
+
+    def withdraw(self, orders: Iterable[int], text: str) -> None:
+        """Give orders without a reply this one, so that no supervisor carries them out."""
+        with self._transaction() as db:
+            for order in orders:
+                _reply(db, order, text)
 
     def reply_to(self, order: int) -> str | None:
         """Returns the reply to an order; None while it waits."""
@@ -285,6 +300,14 @@ def _put_start(db: sqlite3.Connection, pid: int, process_started_s: float, start
             "VALUES (?, ?, ?)",
             (pid, process_started_s, start),
         )
+
+
+def _reply(db: sqlite3.Connection, order: int, text: str) -> bool:
+    """Reply to an order. Returns False if it has a reply."""
+    changed = db.execute(
+        "UPDATE orders SET answer = ? WHERE id = ? AND answer IS NULL", (text, order)
+    )
+    return changed.rowcount > 0
 
 
 def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:

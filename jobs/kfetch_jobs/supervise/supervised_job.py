@@ -56,13 +56,16 @@ class SupervisedJob:
         """Returns the number of micro-batches that the present run committed, and of their rows."""
         return committed_since(self.job.directory, self.state.started_s or 0.0)
 
-    def silent_s(self, pulse: Pulse | None, now: float) -> float:
-        """Returns for how long the supervisor has seen no new sign of life of a run, in seconds."""
+    def silent_s(self, pulse: Pulse | None, now: float, read_s: float) -> float:
+        """Returns for how long the supervisor has seen no new sign of life of a run, in seconds.
+
+        ``read_s`` is when it read the pulse: long after ``now`` if the round hung at a disk.
+        """
         if self.process is None:
             return 0.0
         at = pulse.at if pulse else None
         if self.heard_s is None or self.heard_at != at:
-            self.heard_s, self.heard_at = now, at
+            self.heard_s, self.heard_at = read_s, at
         return now - self.heard_s
 
     def clock_stepped(self, step_s: float, now: float) -> None:

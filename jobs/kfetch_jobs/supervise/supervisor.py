@@ -16,6 +16,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 
 from kfetch_jobs.config import Job, Project
@@ -40,7 +41,7 @@ from kfetch_jobs.supervise.run_process import (
     run_process,
 )
 from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
-from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
+from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord, WaitingOrder
 from kfetch_jobs.supervise.supervised_job import (
     SupervisedJob,
     history_entry,
@@ -199,6 +200,10 @@ class Supervisor:
             self._clock.accept()
         return now
 
+    def _late(self, now: float) -> float:
+        """Returns the time in a round that began at ``now``, and may have hung at a disk since."""
+        return max(now, self._clock.accepted())
+
     def tick(self, now: float) -> None:
         """Read orders, check processes and take the due actions, once."""
         self._take_orders(now)
@@ -213,21 +218,48 @@ class Supervisor:
         write_heartbeat(self._project.storage, now)
 
     def _save(self) -> None:
-        states = {name: supervised.state for name, supervised in self._jobs.items()}
-        changed = {name: state for name, state in states.items() if self._saved.get(name) != state}
-        if changed:
+        if changed := self._changed_states():
             self._store.save(changed)
             self._saved |= changed
+
+    def _changed_states(self) -> dict[str, JobState]:
+        states = {name: supervised.state for name, supervised in self._jobs.items()}
+        return {name: state for name, state in states.items() if self._saved.get(name) != state}
 
     def _take_orders(self, now: float) -> None:
         for waiting in self._store.waiting_orders():
             if waiting.ends_s is not None and waiting.ends_s < max(now, time.time()):
                 log.warning("job %s: %s: %s", waiting.job, waiting.order, TOO_LATE.message)
-                reply = TOO_LATE
+                self._store.record_reply(waiting.id, TOO_LATE.to_text())
             else:
-                reply = self._carry_out(waiting.job, waiting.order, now)
-            self._save()
-            self._store.record_reply(waiting.id, reply.to_text())
+                self._take(waiting, now)
+
+    def _take(self, waiting: WaitingOrder, now: float) -> None:
+        """Carry an order out and record the reply, or do neither.
+
+        The command withdraws its order when it gives up. It may do so while a round hangs.
+        """
+        before = copy(self._jobs.get(waiting.job))
+        reply, recorded = self._carry_out(waiting.job, waiting.order, now), False
+        try:
+            changed = self._changed_states()
+            recorded = self._store.record_reply(waiting.id, reply.to_text(), changed)
+        finally:
+            if not recorded:
+                self._put_back(waiting.job, before)
+        if recorded:
+            self._saved |= changed
+        else:
+            log.warning("job %s: %s: withdrawn meanwhile", waiting.job, waiting.order)
+
+    def _put_back(self, name: str, before: SupervisedJob | None) -> None:
+        """Make a job what it was before an order."""
+        if before is None:
+            self._jobs.pop(name, None)
+        else:
+            supervised = self._jobs[name]
+            supervised.job, supervised.rules = before.job, before.rules
+            supervised.state = before.state
 
     def _carry_out(self, name: str, order: Order, now: float) -> OrderReply:
         """Carry an order out, or refuse it with a reason."""
@@ -290,6 +322,7 @@ class Supervisor:
         rules, state = supervised.rules, supervised.state
         limited = rules.no_progress_s is not None
         pulse = supervised.pulse() if limited else None
+        silent_s = supervised.silent_s(pulse, now, self._late(now)) if limited else 0.0
         others = {name: other.state for name, other in self._jobs.items()}
         running = sum(other.phase.has_process for other in others.values())
         ahead = state_machine.jobs_ahead(supervised.job.name, others)
@@ -298,13 +331,13 @@ class Supervisor:
             upstream_finished=state_machine.upstream_finished(rules, state, others),
             has_room=running + ahead < self._project.file.concurrency,
             has_file=supervised.has_file,
-            silent_s=supervised.silent_s(pulse, now) if limited else 0.0,
+            silent_s=silent_s,
             has_committed=pulse is not None and pulse.batch is not None,
             is_idle=pulse is not None and pulse.is_idle,
         )
 
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
-        job = supervised.job
+        job, now = supervised.job, self._late(now)
         state = state_machine.after_launch(supervised.rules, supervised.state, now)
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
@@ -337,10 +370,11 @@ class Supervisor:
         assert supervised.process is not None
         assert supervised.run is not None
         if not self._killer.kill(supervised.run, supervised.job.name, supervised.process):
+            supervised.heard_s = self._late(now)  # the run has ended, and is not silent
             return  # no next run may start beside them
         remove_settings(self._project.storage, supervised.job.name)
         report_file = self._report_file(supervised)
-        self._record_end(supervised, read_exit_report(report_file), now)
+        self._record_end(supervised, read_exit_report(report_file), self._late(now))
         report_file.unlink(missing_ok=True)
 
     def _record_end(self, supervised: SupervisedJob, report: ExitReport, now: float) -> None:

@@ -23,6 +23,10 @@ class WallClock:
         self._steady = steady
         self._offset_s = wall() - steady()
 
+    def accepted(self) -> float:
+        """Returns the time, as if nobody had set the clock since ``accept``."""
+        return self._steady() + self._offset_s
+
     def step_s(self) -> float:
         """Returns by how much the clock was set since ``accept``, in seconds; 0.0 if it was not."""
         step_s = self.now() - self._steady() - self._offset_s

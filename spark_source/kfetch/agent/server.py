@@ -49,7 +49,7 @@ class OpenQueries:
 
     budget: Budget
     _by_name: dict[str, SharedQuery] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=lambda: threading.Lock())
 
     @contextlib.contextmanager
     def reading(self, request: ReadRequest) -> Iterator[SharedQuery]:

@@ -50,7 +50,7 @@ class PartitionFailed:
     partition: PartitionReply
     reply: FetchReply
     """The whole reply, which may name the new leader."""
-    arrived_at: float = field(default_factory=time.monotonic)
+    arrived_at: float = field(default_factory=lambda: time.monotonic())
     """Monotonic time. A task may handle an arrival long after it."""
 
 
@@ -60,7 +60,7 @@ class BrokerFailed:
 
     progress: RangeProgress
     error: KfetchError
-    arrived_at: float = field(default_factory=time.monotonic)
+    arrived_at: float = field(default_factory=lambda: time.monotonic())
     """See PartitionFailed."""
 
 
@@ -75,7 +75,7 @@ class RangeHandedOn:
     """Whether the leader named it unasked. It may do so each time, and send no records."""
     lags: bool = False
     """Whether the follower has had no news for seconds."""
-    arrived_at: float = field(default_factory=time.monotonic)
+    arrived_at: float = field(default_factory=lambda: time.monotonic())
     """See PartitionFailed."""
 
 

@@ -241,6 +241,7 @@ class BrokerReader:
         if self.skip_corrupt and complete.batches:
             # The next fetch reads a last batch whose end is uncertain. No later range may use it.
             partition = replace(partition, records=partition.records[: complete.size])
+        progress.end_before_truncation(partition.records, complete)
         records = progress.slice(partition.records, partition.aborted)
         if progress.advance(complete):
             progress.advanced_at = time.monotonic()

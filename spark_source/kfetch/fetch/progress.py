@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kfetch.model import NO_EPOCH, Broker, FetchPosition, OffsetRange, TopicPartition
 from kfetch.records import Extent, Slice
+from kfetch.records.batch import first_of_later_epoch
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +40,8 @@ class RangeProgress:
     """The follower that the range is read from (KIP-392); None for the leader."""
     asks_replica: bool = False
     """Whether the next request asks the leader for a follower in the executor's rack."""
+    truncated_at: int | None = None
+    """Where the log was truncated after the range was planned. The range ends there."""
     replica_until: float = float("inf")
     """Monotonic time from which the leader is to be asked again."""
 
@@ -75,6 +78,20 @@ class RangeProgress:
     def slice(self, data: memoryview, aborted: tuple[tuple[int, int], ...] = ()) -> Slice:
         """Returns the part of a reply's records that belongs to the range, for the decoder."""
         return Slice(tp=self.tp, start=self.offset, end=self.end, data=data, aborted=aborted)
+
+    def end_before_truncation(self, data: memoryview, extent: Extent) -> None:
+        """End the range where the log was truncated since it was planned, if ``data`` shows it.
+
+        The records before the planned end are of ``end_epoch`` or an earlier epoch. A later one
+        means that an election cut the log below that end, and that others were written there. The
+        driver finds the truncation too and continues from it, so they would come twice.
+        """
+        epoch = self.range.end_epoch
+        if epoch in (NO_EPOCH, extent.leader_epoch) or extent.leader_epoch < epoch:
+            return
+        self.truncated_at = first_of_later_epoch(data, epoch, self.end)
+        if self.truncated_at is not None:
+            self.end = max(self.offset, self.truncated_at)
 
     def advance(self, extent: Extent) -> bool:
         """Move the position behind the complete batches of a reply. Returns whether it moved."""

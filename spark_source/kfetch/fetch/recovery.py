@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from kfetch import codes, losses
-from kfetch.errors import BrokerError
+from kfetch.errors import BrokerError, DataLoss
 from kfetch.fetch.progress import RangeProgress
 from kfetch.losses import LogAnswer, ReadPosition, find_loss
 from kfetch.model import NO_EPOCH, ClusterView
@@ -180,6 +180,19 @@ def diverged(progress: RangeProgress, epoch: int, end_offset: int, *, fail: bool
     _end_if_lost(progress, LogAnswer(diverging=Position(end_offset, epoch)), fail=fail)
 
 
+def rewritten(progress: RangeProgress, *, fail: bool) -> None:
+    """The log was truncated below the range's planned end, and has other records there now.
+
+    The range has ended at the truncation. Raises LogTruncated, or logs it.
+    """
+    if progress.truncated_at is None:
+        return
+    planned = progress.range
+    read = ReadPosition(progress.tp, planned.end, planned.end_epoch, topic_id=planned.topic_id)
+    diverging = Position(progress.truncated_at, progress.last_fetched_epoch)
+    _raise_or_log(find_loss(read, LogAnswer(diverging=diverging)), fail=fail)
+
+
 def _end_if_lost(progress: RangeProgress, answer: LogAnswer, *, fail: bool) -> bool:
     """Returns whether the log no longer has the position; such a range ends at its position."""
     lost = _is_lost(progress, answer, fail=fail)
@@ -190,7 +203,10 @@ def _end_if_lost(progress: RangeProgress, answer: LogAnswer, *, fail: bool) -> b
 
 def _is_lost(progress: RangeProgress, answer: LogAnswer, *, fail: bool) -> bool:
     """Returns whether the log no longer has the position. Raises the loss, or logs it."""
-    loss = find_loss(_position(progress, answer), answer)
+    return _raise_or_log(find_loss(_position(progress, answer), answer), fail=fail)
+
+
+def _raise_or_log(loss: DataLoss | None, *, fail: bool) -> bool:
     if loss is None:
         return False
     if fail:

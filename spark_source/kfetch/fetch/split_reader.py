@@ -216,6 +216,7 @@ class SplitReader:
             if arrival.advanced:
                 self._failing.discard(arrival.progress.index)
             if arrival.is_last:
+                recovery.rewritten(arrival.progress, fail=self._options.fail_on_data_loss)
                 self._unfinished.pop(arrival.progress.index, None)
         if advanced:
             self._deadline = time.monotonic() + self._options.poll_timeout_s

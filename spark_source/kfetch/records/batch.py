@@ -241,6 +241,16 @@ def extent(
     )
 
 
+def first_of_later_epoch(data: memoryview, epoch: int, end: int) -> int | None:
+    """Returns the base offset of the first batch before ``end`` that a later leader wrote."""
+    for batch in iter_batches(data):
+        if batch.fault is not None or batch.header.base_offset >= end:
+            return None
+        if batch.header.leader_epoch > epoch:
+            return batch.header.base_offset
+    return None
+
+
 def batches_from(data: memoryview, offset: int, *, walker: Walker = walk) -> memoryview:
     """Returns the complete batches that end at or after ``offset``; empty without any."""
     walked = walker(data, offset)

@@ -147,6 +147,7 @@ class SplitPlanning:
             end=end.offset,
             leader_epoch=leaders[tp].epoch,
             leader=leaders[tp].broker,
+            end_epoch=end.leader_epoch,
         )
 
 

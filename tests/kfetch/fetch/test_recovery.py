@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from kfetch.errors import (
     RecordsExpired,
     TopicRecreated,
 )
+from kfetch.decoding import extent
 from kfetch.fetch import recovery
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import (
@@ -33,6 +35,7 @@ from kfetch.model import (
 from kfetch.options import NetworkOptions
 from kfetch.records import Extent
 from kfetch.wire.cluster import Cluster
+from tests.kfetch.records.batch_builder import batch, record
 from tests.kfetch.wire.little import LittleKafka
 
 T0 = TopicPartition("t", 0)
@@ -337,3 +340,38 @@ def test_position_of_a_range() -> None:
         position.leader_epoch,
         position.last_fetched_epoch,
     )
+
+
+def _two_epochs(base: int) -> bytes:
+    """Two records of epoch 3 from ``base`` on, and one of epoch 4 after them."""
+    return batch(record(), record(offset=1), base=base, epoch=3) + batch(
+        record(), base=base + 2, epoch=4
+    )
+
+
+@pytest.mark.parametrize(
+    ("end_epoch", "end", "base", "expected"),
+    [
+        pytest.param(3, 9, 5, 7, id="the records of the later epoch stay out"),
+        pytest.param(3, 7, 5, None, id="the later epoch begins behind the range"),
+        pytest.param(4, 9, 5, None, id="the end is of the later epoch too"),
+        pytest.param(-1, 9, 5, None, id="nobody knows the epoch of the end"),
+        pytest.param(3, 9, 2, 5, id="the log was cut below the position"),
+    ],
+)
+def test_a_range_ends_where_its_log_was_rewritten(
+    end_epoch: int, end: int, base: int, expected: int | None
+) -> None:
+    """Records of a later epoch than that of the planned end came after a truncation. The driver
+    reads them with the next micro-batch, so the range ends before them."""
+    left = progress(end=end)
+    left.range = replace(left.range, end_epoch=end_epoch)
+    data = memoryview(_two_epochs(base))
+    left.end_before_truncation(data, extent(data, left.offset))
+    assert left.end == (end if expected is None else expected)
+    if expected is None:
+        recovery.rewritten(left, fail=True)
+    else:
+        with pytest.raises(LogTruncated, match="up to offset 9, of leader epoch 3, are lost"):
+            recovery.rewritten(left, fail=True)
+        recovery.rewritten(left, fail=False)

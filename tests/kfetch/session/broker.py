@@ -1,19 +1,16 @@
-"""A model of a broker's fetch sessions (KIP-227): the cache, its shards, and incremental replies.
+"""A small broker for the session's core: plans in, replies out, logs that are only lengths.
 
-Written after the behaviour of Kafka's FetchManager, FetchSession and FetchSessionCacheShard: the
-order of checks, adds before forgets, the epoch counted before anything is read, eviction by age
-and size. Slow and plain on purpose. Time is an argument.
+Its cache of fetch sessions is the simulator's (``simulation.cluster.sessions``). The order of its
+checks is that of Kafka's FetchManager and FetchSession. Time is an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
+from random import Random
 from uuid import UUID
 
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
-from kfetch.session.metadata import next_epoch
 from kfetch.session.partitions import reply_key
 from kfetch.session.transitions import (
     FETCH_SESSION_ID_NOT_FOUND,
@@ -21,9 +18,11 @@ from kfetch.session.transitions import (
     INVALID_FETCH_SESSION_EPOCH,
 )
 from kfetch.session.values import FetchPlan, ReplyKey, SessionReply
+from simulation.cluster.sessions import EVICTION_MS, Cache, Session, next_epoch
+
+__all__ = ["EVICTION_MS", "SHARDS", "Broker", "Data", "Response", "as_held"]
 
 SHARDS = 8
-EVICTION_MS = 120_000
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3
 UNKNOWN_TOPIC_ID = 100
@@ -54,84 +53,13 @@ class Cached:
     high_watermark: int = -1
 
 
-@dataclass(slots=True, kw_only=True)
-class Session:
-    """One session of the cache."""
-
-    id: int
-    uses_topic_ids: bool
-    created_ms: int
-    used_ms: int
-    epoch: int = 1
-    partitions: dict[ReplyKey, Cached] = field(default_factory=dict)
-    size: int = 0
-    """Number of partitions when it was last used."""
-
-    def touch(self, now_ms: int) -> None:
-        self.used_ms = now_ms
-        self.size = len(self.partitions)
-
-    def update(self, plan: FetchPlan) -> None:
-        for tp, position in plan.send.items():  # adds first ...
-            key = reply_key(tp, position.topic_id, self.uses_topic_ids)
-            known = self.partitions.setdefault(key, Cached(position=position))
-            known.position = _as_sent(position, self.uses_topic_ids)
-        for topic_id, tp in plan.forget:  # ... then forgets
-            self.partitions.pop(reply_key(tp, topic_id, self.uses_topic_ids), None)
-
-
-class Shard:
-    """A part of the cache with slots of its own; eviction never looks beyond it."""
-
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
-        self.sessions: dict[int, Session] = {}
-
-    def has_room(self, size: int, now_ms: int) -> bool:
-        return len(self.sessions) < self.slots or self._evicts(size, now_ms)
-
-    def _evicts(self, size: int, now_ms: int) -> bool:
-        stalest = min(self.sessions.values(), key=lambda s: (s.used_ms, s.id), default=None)
-        if stalest is None:
-            return False
-        if now_ms - stalest.used_ms > EVICTION_MS:
-            del self.sessions[stalest.id]
-            return True
-        old = (s for s in self.sessions.values() if s.used_ms - s.created_ms > EVICTION_MS)
-        smallest = min(old, key=lambda s: (s.size, s.id), default=None)
-        if smallest is None or (size, 0) < (smallest.size, smallest.id):
-            return False  # a newcomer needs strictly more partitions: it compares with id 0
-        del self.sessions[smallest.id]
-        return True
-
-
-class Cache:
-    """Slots divided by 8, rounded down; newcomers go to the next shard, round and round."""
-
-    def __init__(self, slots: int, ids: Iterator[int]) -> None:
-        self.shards = [Shard(slots // SHARDS) for _ in range(SHARDS)]
-        self._shard_numbers = count()
-        self._ids = ids
-
-    def find(self, session_id: int) -> Session | None:
-        return next((s for s in self.all() if s.id == session_id), None)
-
-    def all(self) -> list[Session]:
-        return [session for shard in self.shards for session in shard.sessions.values()]
-
-    def remove(self, session_id: int) -> None:
-        for shard in self.shards:
-            shard.sessions.pop(session_id, None)
-
-    def create(self, size: int, uses_topic_ids: bool, now_ms: int) -> Session | None:
-        shard = self.shards[next(self._shard_numbers) % SHARDS]
-        if not shard.has_room(size, now_ms):
-            return None
-        session = Session(
-            id=next(self._ids), uses_topic_ids=uses_topic_ids, created_ms=now_ms, used_ms=now_ms
-        )
-        shard.sessions[session.id] = session
-        return session
+def _update(session: Session, plan: FetchPlan) -> None:
+    for tp, position in plan.send.items():  # adds first ...
+        key = reply_key(tp, position.topic_id, session.by_id)
+        known = session.partitions.setdefault(key, Cached(position=position))
+        known.position = _as_sent(position, session.by_id)
+    for topic_id, tp in plan.forget:  # ... then forgets
+        session.partitions.pop(reply_key(tp, topic_id, session.by_id), None)
 
 
 class Broker:
@@ -144,7 +72,7 @@ class Broker:
     def __init__(self, slots: int = 1000, *, room: int | None = None) -> None:
         self.slots = slots
         self.room = room
-        self._ids = count(101)
+        self._chance = Random(1)
         self.topics: dict[str, UUID] = {}
         self.ends: dict[tuple[UUID, int], int] = {}
         self.errors: dict[tuple[UUID, int], int] = {}
@@ -153,7 +81,7 @@ class Broker:
         self.restart()
 
     def restart(self) -> None:
-        self.cache = Cache(self.slots, self._ids)
+        self.cache = Cache(self.slots, SHARDS, self._chance)
 
     def create_topic(self, name: str, topic_id: UUID, partitions: int) -> None:
         """Create a topic, or delete it and create it again under another id."""
@@ -173,7 +101,7 @@ class Broker:
         error = _refusal(session, plan)
         if session is None or error:
             return Response(reply=SessionReply(error=error))
-        session.update(plan)
+        _update(session, plan)
         if not session.partitions:
             self.cache.remove(session.id)
             return Response(reply=SessionReply(throttle_ms=throttle_ms))
@@ -184,19 +112,18 @@ class Broker:
     def _full(self, plan: FetchPlan, now_ms: int, throttle_ms: int) -> Response:
         if throttle_ms:  # no data, and no session was made yet
             return Response(reply=SessionReply(throttle_ms=throttle_ms))
-        requested = Session(id=0, uses_topic_ids=plan.uses_topic_ids, created_ms=0, used_ms=0)
-        requested.update(plan)
+        requested = Session(0, {}, plan.uses_topic_ids, now_ms)
+        _update(requested, plan)
         read = self._read(requested)
         data = dict(list(read.items())[: self.room])
-        session = None
-        if plan.epoch == 0:
-            session = self.cache.create(len(read), plan.uses_topic_ids, now_ms)
-        if session:
-            session.partitions = requested.partitions
-            session.touch(now_ms)
-            for key, one in data.items():
-                session.partitions[key].high_watermark = -1 if one.error else one.high_watermark
-        return _response(data, session.id if session else 0, 0)
+        if plan.epoch != 0:
+            return _response(data, 0, 0)
+        for key, one in data.items():
+            requested.partitions[key].high_watermark = -1 if one.error else one.high_watermark
+        session_id = self.cache.create(
+            lambda: requested.partitions, len(read), plan.uses_topic_ids, now_ms
+        )
+        return _response(data, session_id, 0)
 
     def _incremental(self, session: Session, throttle_ms: int) -> Response:
         if throttle_ms:  # the epoch has been counted all the same
@@ -239,7 +166,7 @@ def _refusal(session: Session | None, plan: FetchPlan) -> int:
         return FETCH_SESSION_ID_NOT_FOUND
     if session.epoch != plan.epoch:
         return INVALID_FETCH_SESSION_EPOCH
-    if session.uses_topic_ids != plan.uses_topic_ids:
+    if session.by_id != plan.uses_topic_ids:
         return FETCH_SESSION_TOPIC_ID_ERROR
     return 0
 

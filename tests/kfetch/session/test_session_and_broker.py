@@ -128,11 +128,12 @@ class ClientAndBroker(RuleBasedStateMachine):
     def crowd_in(self) -> None:
         """Other clients ask for sessions, with more partitions than we have."""
         for _ in range(2 * SHARDS):
-            if other := self.broker.cache.create(12, True, self.now_ms):
-                other.size = 12
+            other = self.broker.cache.create(dict, 12, True, self.now_ms)
+            if other:
+                self.broker.cache.sessions[other].size = 12
 
     def others_leave(self) -> None:
-        for other in self.broker.cache.all():
+        for other in list(self.broker.cache.sessions.values()):
             if not other.partitions:
                 self.broker.cache.remove(other.id)
 
@@ -287,7 +288,7 @@ class ClientAndBroker(RuleBasedStateMachine):
         session = self.broker.cache.find(ours.session_id)
         if self.flight is None and session and session.epoch == ours.epoch:
             held = {key: cached.position for key, cached in session.partitions.items()}
-            assert as_held(dict(self.client.partitions), session.uses_topic_ids) == held
+            assert as_held(dict(self.client.partitions), session.by_id) == held
 
     @invariant()
     def changes_survive(self) -> None:

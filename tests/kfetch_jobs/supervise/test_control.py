@@ -171,11 +171,43 @@ def test_a_failed_order_is_not_carried_out_later(
         stage.until_runs(supervisor, "a")
         with pytest.raises(SupervisorError, match="does not carry it out later: see kfetch logs"):
             control.give_order(stage.project, store, ["a"], Order.STOP)
-        (waiting,) = store.waiting_orders()
         supervisor.tick(stage.now)
 
-        assert TOO_LATE == OrderReply.from_text(store.reply_to(waiting.id) or "")
         assert ([], Phase.RUNNING) == (store.waiting_orders(), stage.phase("a"))
+
+
+def test_an_old_order_of_a_command_that_died_is_not_carried_out(stage: Stage) -> None:
+    """Nobody has withdrawn it. The supervisor compares its end with the clock."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor, stage.store() as store:
+        stage.until_runs(supervisor, "a")
+        order = store.add_order("a", Order.STOP, stage.now - 20, ends_s=stage.now - 1)
+        supervisor.tick(stage.now)
+
+        assert TOO_LATE == OrderReply.from_text(store.reply_to(order) or "")
+        assert ([], Phase.RUNNING) == (store.waiting_orders(), stage.phase("a"))
+
+
+def test_an_order_that_is_withdrawn_while_the_supervisor_hangs(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor has looked at its end in time, and hangs before it records the reply."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as supervisor, stage.store() as store:
+        stage.until_runs(supervisor, "a")
+        order = store.add_order("a", Order.STOP, stage.now)
+        carry_out = supervisor._carry_out
+
+        def carry_out_late(name: str, order_: Order, now: float) -> OrderReply:
+            store.withdraw([order], TOO_LATE.to_text())
+            return carry_out(name, order_, now)
+
+        monkeypatch.setattr(supervisor, "_carry_out", carry_out_late)
+        supervisor.tick(stage.now)
+        supervisor.tick(stage.now)
+
+        assert TOO_LATE == OrderReply.from_text(store.reply_to(order) or "")
+        assert Phase.RUNNING is stage.phase("a")
 
 
 def test_an_order_waits_for_the_next_supervisor(stage: Stage) -> None:

@@ -147,3 +147,12 @@ def test_orders_of_the_previous_release(tmp_path: Path) -> None:
         assert [("a", Order.STOP, None), ("b", Order.START, None)] == [
             (waiting.job, waiting.order, waiting.ends_s) for waiting in store.waiting_orders()
         ]
+
+
+def test_a_full_disk_is_told_as_such(tmp_path: Path) -> None:
+    """SQLite has rolled the transaction back by itself. A second roll-back must not hide why."""
+    with Store.of(tmp_path) as store:
+        store._db.execute("PRAGMA max_page_count = 1")
+
+        with pytest.raises(SupervisorError, match="database or disk is full"):
+            store.save({str(n): JobState(phase=Phase.WAITING, since_s=1.0) for n in range(1000)})

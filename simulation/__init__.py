@@ -1,0 +1,10 @@
+"""Runs the product in one thread, in virtual time, from one seed: rare orders of events, by the million.
+
+kernel/     threads as greenlets, virtual time, stand-ins for the modules that wait
+cluster/    a model of a Kafka cluster, and what may happen to it
+network/    connections of the product to the model
+machine/    the operating system of an executor: processes, files, sockets
+spark/      what Spark does with a source: plans, tasks, checkpoint, restarts
+history/    what must hold after each step
+jobs/       the supervisor, runs, moves of offsets, dead letters beside rows
+"""

@@ -1,0 +1,230 @@
+"""``python -m simulation``: simulates seeds for some minutes, and makes what fails smaller.
+
+A failure names its seed, and prints the story of the smallest run that still fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+_EXAMPLES = """\
+examples:
+  make simulate                                      one minute of seeds from 0 on
+  make simulate ARGS="--minutes 30 --first 1000"     half an hour of other seeds
+  make simulate ARGS="--part source --seeds 17"      one seed again, with its story
+  make simulate ARGS="--plant start-lost"            how soon a planted fault is found
+"""
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m simulation",
+        description="Simulate the product in virtual time: rare orders of events, by the million.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long, in real minutes")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", metavar="A-B", help="these seeds only, such as 17 or 0-99")
+    parser.add_argument("--part", help="source, executor or jobs; without it, all by turns")
+    parser.add_argument("--virtual-minutes", type=float, help="the length of each simulation")
+    parser.add_argument("--events", help="numbers of the events that happen, such as 3,5,9")
+    parser.add_argument("--scenario", metavar="FILE", help="run this scenario, with its seed")
+    parser.add_argument("--tries", type=int, default=1, help="so many seeds for the scenario")
+    parser.add_argument("--save", metavar="FILE", help="write the smallest scenario that fails")
+    parser.add_argument("--plant", default="", metavar="FAULT", help="plant a fault on purpose")
+    parser.add_argument("--faults", action="store_true", help="list the faults to plant")
+    parser.add_argument("--keep-going", action="store_true", help="do not end at a failure")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    return parser.parse_args()
+
+
+def _seeds(arguments: argparse.Namespace, first: int) -> Iterator[int]:
+    if arguments.scenario:
+        yield from range(first, first + arguments.tries)
+    elif arguments.seeds:
+        begin, _, last = arguments.seeds.partition("-")
+        yield from range(int(begin), int(last or begin) + 1)
+    else:
+        yield from count(arguments.first)
+
+
+class _Progress:
+    """A bar on stderr, if somebody looks at it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._began = time.monotonic()
+        self._shown = 0.0
+        self._visible = sys.stderr.isatty()
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() - self._began >= self._seconds
+
+    def show(self, totals: _Totals) -> None:
+        """Draw the bar, twice a second at most."""
+        now = time.monotonic()
+        if not self._visible or now - self._shown < 0.5:
+            return
+        self._shown = now
+        part = min(1.0, (now - self._began) / self._seconds)
+        print(
+            f"\r{'█' * int(part * 30):30} {part:4.0%}  {totals}",
+            end="\033[K",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def clear(self) -> None:
+        """Remove the bar."""
+        if self._visible:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+class _Totals:
+    """What all seeds together have simulated."""
+
+    def __init__(self) -> None:
+        self.seeds = self.steps = self.failures = 0
+        self.virtual_s = 0.0
+        self._cpu_began = _cpu_s()
+
+    def add(self, result: Any) -> None:
+        """Count one simulation."""
+        self.seeds += 1
+        self.steps += result.steps
+        self.virtual_s += result.seconds
+
+    @property
+    def document(self) -> dict[str, float]:
+        """The figures by name."""
+        cpu_s = _cpu_s() - self._cpu_began
+        return {
+            "seeds": self.seeds,
+            "steps": self.steps,
+            "virtual_hours": round(self.virtual_s / 3600, 2),
+            "cpu_seconds": round(cpu_s, 1),
+            "steps_a_minute": round(self.steps / cpu_s * 60) if cpu_s else 0,
+            "failures": self.failures,
+        }
+
+    def __str__(self) -> str:
+        figures = self.document
+        return (
+            f"{self.seeds:,} seeds, {self.steps:,} steps, {figures['virtual_hours']:g} simulated "
+            f"hours, {figures['steps_a_minute']:,} steps a minute of CPU"
+        )
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def main() -> int:
+    """Run the command. Returns 1 if anything failed."""
+    from simulation import parts
+
+    arguments = _arguments()
+    if arguments.faults:
+        print("\n".join(f"{part:10} {fault}" for fault, part in parts.faults().items()))
+        return 0
+    if arguments.plant and arguments.plant not in parts.faults():
+        print(f"no fault {arguments.plant!r}; --faults lists them", file=sys.stderr)
+        return 2
+    saved = _saved(arguments)
+    part = "source" if saved else arguments.part or parts.faults().get(arguments.plant)
+    names = [part] if part else list(parts.PARTS)
+    events = [int(n) for n in arguments.events.split(",")] if arguments.events else None
+    totals, failures = _Totals(), []
+    ends = bool(arguments.seeds or saved)
+    progress = _Progress(float("inf") if ends else arguments.minutes * 60)
+    for seed in _seeds(arguments, saved.seed if saved else 0):
+        for name in names:
+            run = _run(parts, name, seed, saved, arguments)
+            result = run(events)
+            totals.add(result)
+            progress.show(totals)
+            if result.failure:
+                progress.clear()
+                failures.append(_report(parts, result, run, saved, arguments))
+        if (failures and not arguments.keep_going) or progress.over:
+            break
+    progress.clear()
+    totals.failures = len(failures)
+    if arguments.json:
+        print(json.dumps({**totals.document, "failed": failures}))
+    else:
+        print(f"{totals}, {len(failures)} failures")
+    return 1 if failures else 0
+
+
+Run = Callable[[Sequence[int] | None], Any]
+
+
+def _saved(arguments: argparse.Namespace) -> Any:
+    from simulation.scenario import from_json
+
+    return from_json(Path(arguments.scenario).read_text()) if arguments.scenario else None
+
+
+def _run(parts: Any, part: str, seed: int, saved: Any, arguments: argparse.Namespace) -> Run:
+    """Returns what simulates a seed with some of its events; None: with all."""
+    if saved is not None:
+        scenario = replace(saved, seed=seed)
+        return lambda events: parts.run_scenario(scenario, events, arguments.plant)
+    minutes = arguments.virtual_minutes
+    return lambda events: parts.PARTS[part](seed, minutes, events, arguments.plant)
+
+
+def _report(
+    parts: Any, failed: Any, run: Run, saved: Any, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Make a failure smaller, and print its story. Returns what names it."""
+    known = {"part": failed.part, "seed": failed.seed, "failure": failed.failure}
+    if arguments.json:
+        return known
+    print(f"{failed.part} {failed.seed} fails: {failed.failure}")
+    tell = _tell if sys.stderr.isatty() else (lambda line: None)
+    failed = parts.smaller(failed, run, tell)
+    print("\n".join(failed.story))
+    print(f"the smallest run fails: {failed.failure}")
+    if arguments.save and failed.part == "source":
+        _save(failed, saved, arguments)
+    numbers = ",".join(map(str, failed.events))
+    origin = f"--scenario {arguments.scenario}" if saved else f"--part {failed.part}"
+    plant = f" --plant '{arguments.plant}'" if arguments.plant else ""
+    again = f"{origin} --seeds {failed.seed}{plant} --events {numbers}"
+    print(f'again: make simulate ARGS="{again}"')
+    return known
+
+
+def _save(failed: Any, saved: Any, arguments: argparse.Namespace) -> None:
+    from simulation.scenario import scenario, to_json
+
+    drawn = saved or scenario(failed.seed, arguments.virtual_minutes)
+    actions = tuple(drawn.actions[number] for number in failed.events)
+    Path(arguments.save).write_text(to_json(replace(drawn, seed=failed.seed, actions=actions)))
+
+
+def _tell(line: str) -> None:
+    print(f"\r{line}", end="\033[K", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets belongs to a seed, too
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", "simulation", *sys.argv[1:]])
+    raise SystemExit(main())

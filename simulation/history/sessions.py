@@ -1,0 +1,69 @@
+"""What must hold of fetch sessions: the broker's session is what the client believes.
+
+Checked after each reply that a client accepts. Only one request of a session is in flight, so
+nothing can have changed since, unless the broker lost the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from kfetch.fetch.fetcher import Fetcher
+from kfetch.model import NO_TOPIC_ID
+from kfetch.session.transitions import SessionEvent
+from simulation.cluster.cluster import Cluster
+
+
+@contextmanager
+def sessions_compared(cluster: Cluster, fail: Callable[[str], object]) -> Iterator[None]:
+    """A context in which each accepted reply compares the two sides. ``fail`` gets what differs."""
+    accept, publish = Fetcher._accept, Fetcher._publish_session_change
+
+    def compared_accept(self: Fetcher, plan: Any, reply: Any) -> Any:
+        accepted = accept(self, plan, reply)
+        if accepted is not None:
+            difference = _difference(cluster, self)
+            if difference:
+                fail(difference)
+        return accepted
+
+    def checked_publish(self: Fetcher, plan: Any, outcome: Any) -> None:
+        if outcome.event in _NEVER:
+            fail(f"{self!r}: {outcome.event.value} for {plan.metadata}")
+        publish(self, plan, outcome)
+
+    with (
+        patch.object(Fetcher, "_accept", compared_accept),
+        patch.object(Fetcher, "_publish_session_change", checked_publish),
+    ):
+        yield
+
+
+_NEVER = (SessionEvent.EPOCH_MISMATCH, SessionEvent.INVALID_REPLY)
+"""A client that is not sure of its session opens another one, so no broker answers so."""
+
+
+def _difference(cluster: Cluster, fetcher: Fetcher) -> str:
+    session_id, epoch = fetcher.session
+    broker = cluster.brokers.get(fetcher.broker.node_id)
+    session = broker.sessions.find(session_id) if broker and session_id else None
+    if session is None or session.epoch != epoch or fetcher._session is None:
+        return ""
+    mine = {
+        (p.topic_id if session.by_id else tp.topic, tp.partition): (
+            p.offset,
+            p.leader_epoch,
+            p.last_fetched_epoch,
+            p.max_bytes,
+        )
+        for tp, p in fetcher._session.partitions.items()
+        if not session.by_id or p.topic_id != NO_TOPIC_ID
+    }
+    theirs = {
+        key: (one.offset, one.leader_epoch, one.fetched_epoch, one.bytes_max)
+        for key, one in session.partitions.items()
+    }
+    return "" if mine == theirs else f"{fetcher!r} believes {mine}, {broker!r} has {theirs}"

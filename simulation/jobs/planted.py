@@ -1,0 +1,195 @@
+"""Faults planted on purpose, to see whether the simulation finds them. Each is a context manager.
+
+Most of them were in kfetch once. The simulation of jobs is worth its time while it finds each of
+them within a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+
+from kfetch_jobs.checkpoints import backup as backups
+from kfetch_jobs.checkpoints.backup import OffsetRange
+from kfetch_jobs.config import Job
+from kfetch_jobs.offsets import plan
+from kfetch_jobs.offsets.target import PartitionOffsets
+from kfetch_jobs.run import delta_sink, letters_table
+from kfetch_jobs.run.dataframes import apply_transform
+from kfetch_jobs.run.dead_letter_frames import good_records, places_of, split_rows_and_places
+from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
+from kfetch_jobs.supervise import state_machine, supervised_job, supervisor
+from kfetch_jobs.supervise.rules import CronTimes
+from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.supervise.wall_clock import WallClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@contextmanager
+def cron_time_that_has_passed() -> Iterator[None]:
+    """In the hour that comes twice, the next time of a daily job may have passed: it loops."""
+
+    def next_time(self: CronTimes, now: float) -> float:
+        start = datetime.fromtimestamp(now, ZoneInfo(self.zone))
+        return float(next(CronSim(self.expression, start)).timestamp())
+
+    with patch.object(CronTimes, "next", next_time):
+        yield
+
+
+@contextmanager
+def clock_steps_unseen() -> Iterator[None]:
+    """Nobody looks whether the clock was set: steps end jobs, or delay them for days."""
+    with patch.object(WallClock, "step_s", lambda _: 0.0):
+        yield
+
+
+@contextmanager
+def orders_without_end() -> Iterator[None]:
+    """The supervisor carries an order out, however old it is."""
+    add_order = Store.add_order
+
+    def without_end(self: Store, *arguments: object, **_: object) -> int:
+        return add_order(self, *arguments[:3])  # type: ignore[arg-type]
+
+    with patch.object(Store, "add_order", without_end):
+        yield
+
+
+@contextmanager
+def run_begins_before_its_record() -> Iterator[None]:
+    """The supervisor forgets runs that its predecessor has left."""
+    with patch.object(Store, "open_runs", lambda _: []):
+        yield
+
+
+@contextmanager
+def no_back_off() -> Iterator[None]:
+    """A failed job starts again at once."""
+    with patch.object(supervised_job.Rules, "pause_s", lambda *_: 0.0):
+        yield
+
+
+@contextmanager
+def stopped_job_starts() -> Iterator[None]:
+    """A new supervisor starts stopped jobs."""
+    initial_state = state_machine.initial_state
+
+    def anew(rules: object, now: float, *_: object) -> object:
+        return initial_state(rules, now)  # type: ignore[arg-type]
+
+    with patch.object(supervisor.state_machine, "initial_state", anew):
+        yield
+
+
+PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    "a cron time that has passed": cron_time_that_has_passed,
+    "clock steps unseen": clock_steps_unseen,
+    "orders without end": orders_without_end,
+    "runs of the predecessor forgotten": run_begins_before_its_record,
+    "no back-off": no_back_off,
+    "a stopped job starts": stopped_job_starts,
+}
+"""Faults of the supervisor, by a few words."""
+
+
+@contextmanager
+def rows_before_letters() -> Iterator[None]:
+    """Rows commit before dead letters."""
+
+    def transforming(job: Job, counts: DeadLetterCounts) -> delta_sink.Write:
+        put_letters = delta_sink._letters_writer(job, counts, stateful=False)
+
+        def write(batch: DataFrame, query: str, number: int) -> None:
+            rows = apply_transform(job, good_records({"source": batch}))
+            delta_sink._write_rows(job, rows, query, number)
+            put_letters(places_of([batch]), query, number)
+
+        return write
+
+    def splitting(job: Job, counts: DeadLetterCounts) -> delta_sink.Write:
+        put_letters = delta_sink._letters_writer(job, counts, stateful=True)
+
+        def write(batch: DataFrame, query: str, number: int) -> None:
+            rows, places = split_rows_and_places(batch)
+            delta_sink._write_rows(job, rows, query, number)
+            put_letters(places, query, number)
+
+        return write
+
+    with (
+        patch.object(delta_sink, "_transforming", transforming),
+        patch.object(delta_sink, "_splitting", splitting),
+    ):
+        yield
+
+
+@contextmanager
+def letters_of_a_half_written_batch_stay() -> Iterator[None]:
+    """Delta skips the dead letters of a micro-batch that comes again with another decoding."""
+
+    def repeat(
+        job: Job, places: DataFrame, query: str, number: int, *, stateful: bool
+    ) -> Letters:
+        return letters_table.write_letters(job, places, query, number)
+
+    with patch.object(delta_sink, "repeat_letters", repeat):
+        yield
+
+
+PLANTED_IN_LETTERS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    "rows before letters": rows_before_letters,
+    "letters of a half-written micro-batch": letters_of_a_half_written_batch_stay,
+}
+"""Faults of the writers of a micro-batch."""
+
+
+@contextmanager
+def move_done_before_its_micro_batch() -> Iterator[None]:
+    """A move is recorded as done, although the checkpoint has not moved yet."""
+    create = backups.create_backup
+
+    def done(*arguments: Any) -> backups.Backup:
+        return create(*arguments).record_stage(backups.Stage.DONE)
+
+    with patch.object(backups, "create_backup", done):
+        yield
+
+
+@contextmanager
+def replay_leaves_rows_of_the_planned_batch() -> Iterator[None]:
+    """A replay takes the last committed micro-batch for the table's end."""
+    with patch.object(plan, "_reading", _reading_to_the_log_end):
+        yield
+
+
+def _reading_to_the_log_end(
+    at: PartitionOffsets, after: int | None, planned_end: object
+) -> OffsetRange:
+    return OffsetRange(
+        topic=at.tp.topic,
+        partition=at.tp.partition,
+        begin=at.before if after is None else after,
+        end=at.before,
+    )
+
+
+PLANTED_IN_MOVES: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    "a move done before its micro-batch": move_done_before_its_micro_batch,
+    "rows of the planned micro-batch": replay_leaves_rows_of_the_planned_batch,
+}
+"""Faults of the moves of offsets."""
+
+BY_KIND = {
+    "supervision": PLANTED,
+    "letters": PLANTED_IN_LETTERS,
+    "moves": PLANTED_IN_MOVES,
+}

@@ -1,0 +1,503 @@
+"""Stand-ins for the system's modules, and their place in the product's modules.
+
+The product imports modules whole, so a simulation replaces the names ``time``, ``os``, ``psutil`` …
+in the product's modules while it runs. Files and SQLite are real, on a file system in memory. Each
+call is a step: before it the machine may kill, freeze or delay the process.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import fcntl as real_fcntl
+import io as real_io
+import os as real_os
+import pathlib
+import shutil
+import sqlite3 as real_sqlite3
+import subprocess as real_subprocess
+import tempfile
+import time as real_time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import psutil as real_psutil
+
+from simulation.jobs.machine import SIGKILL, Machine, Process
+
+_MISSING = object()
+_BUSY_RETRY_S = 0.05
+
+Change = tuple[str, Any, int]
+"""A statement, its values, and the id of the row that it has added."""
+Observer = Callable[[Process | None, Sequence[Change]], None]
+"""Gets the changes of each committed transaction."""
+Launch = Callable[[Process, Sequence[str], dict[str, str]], Process]
+"""Starts a process for its parent, command and environment. Raises OSError."""
+
+
+class StandIn:
+    """A module with some names replaced."""
+
+    def __init__(self, machine: Machine, real: ModuleType) -> None:
+        self._machine = machine
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._real, name)
+        setattr(self, name, value)
+        return value
+
+
+class Time(StandIn):
+    """The module ``time`` in virtual time."""
+
+    def __init__(self, machine: Machine, stretch: Callable[[float], float]) -> None:
+        super().__init__(machine, real_time)
+        self._stretch = stretch
+
+    def time(self) -> float:
+        """Returns the wall clock."""
+        return self._machine.wall
+
+    def monotonic(self) -> float:
+        """Returns the steady clock."""
+        return self._machine.now
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, perhaps for longer."""
+        self._machine.steps += 1
+        self._machine.sleep(self._stretch(seconds))
+
+
+def _no_space(path: object) -> OSError:
+    return OSError(errno.ENOSPC, real_os.strerror(errno.ENOSPC), str(path))
+
+
+class File:
+    """A file that a process writes."""
+
+    def __init__(self, machine: Machine, real: Any, path: object) -> None:
+        self._machine, self._file, self._path = machine, real, path
+
+    def write(self, text: Any) -> int:
+        """Write, in two parts while the process may die."""
+        machine = self._machine
+        if machine.disk_full:
+            raise _no_space(self._path)
+        process = machine.current
+        if process is None or process.fault_in < 0:
+            return int(self._file.write(text))
+        half = len(text) // 2
+        for part in (text[:half], text[half:]):
+            self._file.write(part)
+            self._file.flush()
+            machine.point()
+        return len(text)
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. Its time is that of the simulated machine."""
+        if not self._file.closed:
+            with_time = self._file.writable() and not self._machine.over
+            self._file.flush()
+            if with_time:
+                wall = self._machine.wall
+                real_os.utime(self._file.fileno(), (wall, wall))
+        self._file.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._file)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class Files:
+    """``open`` and ``os``, with a disk that may be full."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.os = self._stand_in_for_os()
+        self.io = StandIn(machine, real_io)
+        self.io.open = self.open
+
+    def open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        """Open a file."""
+        machine = self._machine
+        machine.point()
+        if mode in ("r", "rb"):
+            return real_io.open(file, mode, *args, **kwargs)
+        if machine.disk_full and "a" not in mode and not real_os.path.exists(file):
+            raise _no_space(file)
+        return File(machine, real_io.open(file, mode, *args, **kwargs), file)
+
+    def _stand_in_for_os(self) -> StandIn:
+        stand_in = StandIn(self._machine, real_os)
+        for name in (
+            *("replace", "rename", "unlink", "remove", "rmdir", "scandir"),
+            *("stat", "lstat", "fsync", "ftruncate", "sendfile"),
+        ):
+            setattr(stand_in, name, self._stepped(getattr(real_os, name)))
+        for name in ("mkdir", "makedirs", "write"):
+            setattr(stand_in, name, self._stepped(getattr(real_os, name), grows=True))
+        stand_in.open = self._os_open
+        stand_in.utime = self._utime
+        stand_in.listdir = self._listdir
+        stand_in.fdopen = self._fdopen
+        stand_in.kill = self._kill
+        stand_in.getpid = self._getpid
+        stand_in.getsid = self._getsid
+        return stand_in
+
+    def _stepped(self, real: Callable[..., Any], *, grows: bool = False) -> Callable[..., Any]:
+        machine = self._machine
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            machine.point()
+            if grows and machine.disk_full:
+                raise _no_space(args[0])
+            return real(*args, **kwargs)
+
+        return call
+
+    def _utime(self, path: Any, times: Any = None, **kwargs: Any) -> None:
+        self._machine.point()
+        wall = self._machine.wall
+        if "ns" in kwargs:
+            real_os.utime(path, **kwargs)
+        else:
+            real_os.utime(path, times or (wall, wall), **kwargs)
+
+    def _listdir(self, path: Any = ".") -> list[Any]:
+        self._machine.point()
+        return sorted(real_os.listdir(path))
+
+    def _os_open(self, path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+        self._machine.point()
+        if self._machine.disk_full and flags & real_os.O_CREAT and not real_os.path.exists(path):
+            raise _no_space(path)
+        return real_os.open(path, flags, *args, **kwargs)
+
+    def _fdopen(self, handle: int, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        real = real_os.fdopen(handle, mode, *args, **kwargs)
+        return real if mode in ("r", "rb") else File(self._machine, real, handle)
+
+    def _kill(self, pid: int, number: int) -> None:
+        machine = self._machine
+        machine.point()
+        if pid not in machine.processes:
+            raise ProcessLookupError(errno.ESRCH, "No such process")
+        machine.signal(machine.processes[pid], number)
+
+    def _getpid(self) -> int:
+        current = self._machine.current
+        return current.pid if current else 1
+
+    def _getsid(self, pid: int) -> int:
+        process = self._machine.processes.get(pid)
+        if process is None:
+            raise ProcessLookupError(errno.ESRCH, "No such process")
+        return process.sid
+
+
+class Locks(StandIn):
+    """The module ``fcntl``: a lock ends with its file or its process."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine, real_fcntl)
+        self._holders: dict[str, tuple[File, Process | None]] = {}
+
+    def flock(self, file: File, operation: int) -> None:
+        """Lock a file, or raise BlockingIOError."""
+        self._machine.point()
+        key = str(file.name)
+        while self._is_held(key):
+            if operation & real_fcntl.LOCK_NB:
+                raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+            self._machine.sleep(_BUSY_RETRY_S)
+        self._holders[key] = (file, self._machine.current)
+
+    def held(self) -> list[str]:
+        """Returns the paths of the locked files."""
+        return [key for key in self._holders if self._is_held(key)]
+
+    def _is_held(self, key: str) -> bool:
+        file, process = self._holders.get(key, (None, None))
+        return file is not None and not file.closed and (process is None or process.alive)
+
+
+_WRITES = ("INSERT", "UPDATE", "DELETE", "CREATE", "ALTER")
+
+
+class Connection:
+    """A connection to a real database. Waits for its lock take virtual time."""
+
+    def __init__(self, machine: Machine, observer: Observer, path: Any, timeout: float) -> None:
+        self._machine, self._observer, self._timeout = machine, observer, timeout
+        self._db = real_sqlite3.connect(path, timeout=0, isolation_level=None)
+        self._changes: list[Change] = []
+        if machine.current is not None:
+            machine.current.connections.append(self)
+
+    @property
+    def row_factory(self) -> Any:
+        """The class of rows."""
+        return self._db.row_factory
+
+    @row_factory.setter
+    def row_factory(self, factory: Any) -> None:
+        self._db.row_factory = factory
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._db.in_transaction
+
+    def execute(self, statement: str, values: Any = ()) -> Any:
+        """Execute a statement, as soon as nobody else locks the database."""
+        machine = self._machine
+        machine.point()
+        verb = statement.lstrip()[:6].upper()
+        writes = verb.startswith(_WRITES)
+        if machine.disk_full and (writes or verb == "COMMIT"):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")  # as SQLite does
+            raise real_sqlite3.OperationalError("database or disk is full")
+        result = self._patiently(lambda: self._db.execute(statement, values))
+        if writes and result.rowcount:
+            self._changes.append((statement, values, result.lastrowid or 0))
+        elif verb == "COMMIT":
+            changes, self._changes = self._changes, []
+            self._observer(machine.current, changes)
+        elif verb == "ROLLBA":
+            self._changes = []
+        return result
+
+    def _patiently(self, action: Callable[[], Any]) -> Any:
+        deadline = self._machine.now + self._timeout
+        while True:
+            try:
+                return action()
+            except real_sqlite3.OperationalError as error:
+                busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+                if not busy or self._machine.now >= deadline:
+                    raise
+                self._machine.sleep(_BUSY_RETRY_S)
+
+    def executemany(self, statement: str, rows: Any) -> None:
+        """Execute a statement for each row."""
+        for row in rows:
+            self.execute(statement, row)
+
+    def close(self) -> None:
+        """Close the connection. An open transaction is rolled back."""
+        self._db.close()
+
+
+class Sqlite(StandIn):
+    """The module ``sqlite3``."""
+
+    def __init__(self, machine: Machine, observer: Observer) -> None:
+        super().__init__(machine, real_sqlite3)
+        self._observer = observer
+
+    def connect(self, path: Any, timeout: float = 5.0, isolation_level: Any = None) -> Connection:
+        """Open a database."""
+        self._machine.point()
+        return Connection(self._machine, self._observer, path, timeout)
+
+
+class ProcessView:
+    """``psutil.Process``: a process at the moment when somebody asked for it."""
+
+    def __init__(self, machine: Machine, process: Process) -> None:
+        self._machine, self._process = machine, process
+        self.pid = process.pid
+
+    def _checked(self) -> Process:
+        if self._process.gone:
+            raise real_psutil.NoSuchProcess(self.pid)
+        return self._process
+
+    def create_time(self) -> float:
+        """Returns the start by the wall clock, which moves with the kernel's boot time."""
+        return self._checked().started + self._machine.wall_offset
+
+    def status(self) -> str:
+        """Returns the state."""
+        zombie = self._checked().zombie
+        return str(real_psutil.STATUS_ZOMBIE if zombie else real_psutil.STATUS_RUNNING)
+
+    def environ(self) -> dict[str, str]:
+        """Returns the environment."""
+        return self._checked().environ
+
+    def cmdline(self) -> list[str]:
+        """Returns the command."""
+        return list(self._checked().cmdline)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self._machine.point()
+        self._machine.signal(self._checked(), SIGKILL)
+
+
+class Psutil(StandIn):
+    """The module ``psutil``."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine, real_psutil)
+
+    def Process(self, pid: int | None = None) -> ProcessView:  # noqa: N802 - a class of psutil
+        """Returns a process; without a pid, the caller's own."""
+        machine = self._machine
+        if pid is None:
+            assert machine.current is not None
+            return ProcessView(machine, machine.current)
+        if pid not in machine.processes:
+            raise real_psutil.NoSuchProcess(pid)
+        return ProcessView(machine, machine.processes[pid])
+
+    def process_iter(self) -> Iterator[ProcessView]:
+        """Yields all processes."""
+        self._machine.point()
+        for process in sorted(self._machine.processes.values(), key=lambda one: one.pid):
+            yield ProcessView(self._machine, process)
+
+    def wait_procs(self, processes: Sequence[ProcessView], timeout: float) -> None:
+        """Wait a moment."""
+        self._machine.sleep(timeout)
+
+
+class Child:
+    """``subprocess.Popen``: a child of the current process."""
+
+    def __init__(self, machine: Machine, process: Process) -> None:
+        self._machine, self._process = machine, process
+        self.pid = process.pid
+
+    def poll(self) -> int | None:
+        """Returns None while the child lives; else reaps it."""
+        if self._process.alive:
+            return None
+        if not self._process.gone:
+            self._machine.reap(self._process)
+        return 0
+
+
+class Subprocess(StandIn):
+    """The module ``subprocess``."""
+
+    def __init__(self, machine: Machine, launch: Launch) -> None:
+        super().__init__(machine, real_subprocess)
+        self._launch = launch
+
+    def Popen(self, command: Sequence[str], **options: Any) -> Child:  # noqa: N802
+        """Start a child."""
+        machine = self._machine
+        machine.point()
+        assert machine.current is not None
+        return Child(machine, self._launch(machine.current, command, options["env"]))
+
+
+def _path_of_proc(machine: Machine) -> Callable[[str], Any]:
+    """Returns ``Path`` for the files of /proc/PID/stat."""
+
+    def read(text: str) -> str:
+        process = machine.processes.get(int(text.split("/")[2]))
+        if process is None:
+            raise FileNotFoundError(text)
+        return f"{process.pid} (x) S {'0 ' * 18}{process.ticks}"
+
+    return lambda text: SimpleNamespace(read_text=lambda **_: read(text))
+
+
+Names = list[tuple[ModuleType, str, object]]
+"""Modules, names in them, and what takes their place."""
+
+
+def system_names(
+    machine: Machine,
+    *,
+    observer: Observer,
+    launch: Launch,
+    stretch: Callable[[float], float] = lambda seconds: seconds,
+) -> Names:
+    """Returns the stand-ins of the system for the modules of ``kfetch_jobs``."""
+    from kfetch_jobs.checkpoints import backup
+    from kfetch_jobs.offsets import checkpoint_log, execution, plan
+    from kfetch_jobs.progress import progress_file
+    from kfetch_jobs.supervise import (
+        control,
+        database,
+        heartbeat,
+        processes,
+        run_killer,
+        store,
+        supervisor,
+        wall_clock,
+    )
+    from kfetch_jobs.util import files as util_files
+    from kfetch_jobs.util import mounts
+    from kfetch_jobs.util import process as util_process
+
+    files, time, psutil = Files(machine), Time(machine, stretch), Psutil(machine)
+    clocks = [supervisor, run_killer, processes, control, execution, plan, backup]
+    users_of_os = [
+        *(database, heartbeat, processes, control, util_files, checkpoint_log, progress_file),
+        *(pathlib, shutil),
+    ]
+    real_clock = wall_clock.WallClock
+    return [
+        *((module, "time", time) for module in clocks),
+        *((module, "os", files.os) for module in users_of_os),
+        *((module, "psutil", psutil) for module in (processes, store, util_process)),
+        *((module, "open", files.open) for module in (processes, util_files, shutil)),
+        (tempfile, "_os", files.os),
+        (pathlib, "io", files.io),
+        (util_files, "fcntl", Locks(machine)),
+        (database, "sqlite3", Sqlite(machine, observer)),
+        (database, "is_shared", lambda _: False),
+        (mounts, "file_system_of", lambda _: "tmpfs"),
+        (database, "file_system_of", lambda _: "tmpfs"),
+        (processes, "subprocess", Subprocess(machine, launch)),
+        (util_process, "Path", _path_of_proc(machine)),
+        (util_process, "_boot_id", lambda: "boot"),
+        (supervisor, "WallClock", lambda: real_clock(time.time, time.monotonic)),
+        (supervisor, "random", machine.random),
+    ]
+
+
+@contextmanager
+def substituted(names: Names) -> Iterator[None]:
+    """Give modules other names for the block."""
+    before = [(module, name, vars(module).get(name, _MISSING)) for module, name, _ in names]
+    try:
+        for module, name, stand_in in names:
+            setattr(module, name, stand_in)
+        yield
+    finally:
+        for module, name, value in reversed(before):
+            if value is _MISSING:
+                delattr(module, name)
+            else:
+                setattr(module, name, value)
+
+
+def room_in_memory() -> Path:
+    """Returns a new directory on a file system in memory, if there is one."""
+    memory = Path("/dev/shm")  # noqa: S108 - a directory with a name of its own is made in it
+    parent = memory if memory.is_dir() else None
+    return Path(tempfile.mkdtemp(prefix="kfetch-simulation-", dir=parent))
+
+
+assert builtins.open is real_io.open, "the simulation stands beside no other stand-in"

@@ -1,0 +1,125 @@
+"""Faults planted on purpose, to see whether the simulation finds them. Each is a context manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from kfetch.fetch import broker_reader
+from kfetch.fetch.fetcher import Fetcher
+from kfetch.fetch.progress import RangeProgress
+from kfetch.session import transitions
+from kfetch.session.metadata import FetchMetadata
+from kfetch.session.transitions import RequestKind, SessionEvent
+from kfetch.watch.driver import Driver
+from kfetch.watch.position_check import PositionCheck
+from kfetch.watch.state import WatchState
+
+
+def _keep(current: FetchMetadata, replied_id: int) -> FetchMetadata:
+    return current
+
+
+@contextmanager
+def epoch_stands_still() -> Iterator[None]:
+    """The epoch of a session does not advance."""
+    moves: Any = transitions.MOVES
+    with patch.dict(moves[RequestKind.CONTINUE], {SessionEvent.CONTINUED: _keep}):
+        yield
+
+
+@contextmanager
+def leftover_records_unchecked() -> Iterator[None]:
+    """Nobody checks whether a reply's records are those that the range asked for."""
+    with patch.object(broker_reader, "_is_for", lambda progress, asked: True):
+        yield
+
+
+@contextmanager
+def start_lost() -> Iterator[None]:
+    """The end of batch 0 does not carry its start (``from``)."""
+    end_offsets = Driver._end_offsets
+
+    def without_start(self: Driver, *arguments: Any) -> Any:
+        initial, self._initial = self._initial, None
+        try:
+            return end_offsets(self, *arguments)
+        finally:
+            self._initial = initial
+
+    with patch.object(Driver, "_end_offsets", without_start):
+        yield
+
+
+@contextmanager
+def refused_reply_acknowledges() -> Iterator[None]:
+    """A refused or lost reply counts as the acknowledgement of the positions that were sent."""
+    publish = Fetcher._publish_session_change
+
+    def dropping(self: Fetcher, plan: Any, outcome: Any) -> None:
+        if not outcome.accepted:
+            self._pending_positions = {}
+        publish(self, plan, outcome)
+
+    with patch.object(Fetcher, "_publish_session_change", dropping):
+        yield
+
+
+@contextmanager
+def truncation_unchecked() -> Iterator[None]:
+    """The driver does not compare leader epochs after an election."""
+    with patch.object(PositionCheck, "_check_epochs", lambda self, positions: None):
+        yield
+
+
+@contextmanager
+def rewritten_range_unchecked() -> Iterator[None]:
+    """A task reads on where the log was truncated after the range was planned."""
+    with patch.object(RangeProgress, "end_before_truncation", lambda self, data, extent: None):
+        yield
+
+
+@contextmanager
+def expiry_unchecked() -> Iterator[None]:
+    """The watch does not notice that a log starts later."""
+    update = WatchState._update_offsets
+
+    def without_start(self: WatchState, tp: Any, watched: Any, reply: Any, **named: Any) -> None:
+        start = watched.log_start
+        update(self, tp, watched, reply, **named)
+        watched.log_start = start
+
+    with patch.object(WatchState, "_update_offsets", without_start):
+        yield
+
+
+@contextmanager
+def change_forgotten() -> Iterator[None]:
+    """The driver forgets a changed partition that it does not plan at once."""
+    take = WatchState.take_position_changes
+
+    def forgetting(self: WatchState, broker: Any) -> Any:
+        changes = take(self, broker)
+        if len(changes) > 1:
+            changes.pop(next(iter(changes)))
+        return changes
+
+    with patch.object(WatchState, "take_position_changes", forgetting):
+        yield
+
+
+PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    planted.__name__.replace("_", "-"): planted
+    for planted in (
+        epoch_stands_still,
+        leftover_records_unchecked,
+        start_lost,
+        refused_reply_acknowledges,
+        truncation_unchecked,
+        rewritten_range_unchecked,
+        expiry_unchecked,
+        change_forgotten,
+    )
+}

@@ -1,0 +1,180 @@
+"""A scenario: everything that one seed decides before a simulation starts.
+
+The cluster, the query's options, and a list of actions with their times. So a scenario can be made
+smaller: without one action, the others stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from simulation import chaos
+from simulation.cluster import chaos as cluster_chaos
+from simulation.cluster.chaos import CODECS, Action, Profile
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a seed has decided."""
+
+    seed: int
+    profile: str
+    minutes: float
+    """How long things happen. Afterwards the query has time to catch up."""
+    brokers: int
+    replicas: int
+    racks: int
+    partitions: tuple[int, ...]
+    """The number of partitions of each topic at the start."""
+    release: str
+    session_slots: int
+    task_slots: int
+    preempt: float
+    """The chance that a thread lets another one go first where it could."""
+    speculation: float
+    batch_s: float
+    """How long Spark takes for an Arrow batch."""
+    trigger_s: float
+    available_now: bool
+    agents: bool
+    """Whether tasks read through an agent, or inline."""
+    options: tuple[tuple[str, str], ...]
+    """Options of the source."""
+    actions: tuple[Action, ...] = field(repr=False)
+    """In order of their times."""
+
+
+Weights = Mapping[str, float]
+"""How often each kind of action comes, in comparison."""
+
+WRITES: Weights = {"produce": 20, "transaction": 1}
+LOSSES: Weights = {
+    kind: cluster_chaos.WEIGHTS[kind]
+    for kind in ("truncate", "expire", "delete_records", "recreate_topic")
+}
+NO_LOSSES: Weights = {
+    kind: weight
+    for kind, weight in cluster_chaos.WEIGHTS.items()
+    if kind not in (*WRITES, *LOSSES, "delete_topic")
+}
+PROCESSES: Weights = {
+    "kill_driver": 2,
+    "kill_worker": 4,
+    "kill_agent": 2,
+    "stop_query": 1,
+    "freeze_worker": 1,
+    "freeze_driver": 0.5,
+    "freeze_agent": 1,
+}
+CLOCKS: Weights = {"step_clock": 1}
+
+PROFILES: Mapping[str, tuple[float, float, Weights, Weights]] = {
+    "calm": (0, 0, {}, {}),
+    "elections": (0.15, 0, NO_LOSSES, {}),
+    "kills": (0, 0.15, {}, PROCESSES),
+    "losses": (0.1, 0, LOSSES, {}),
+    "losses and kills": (0.1, 0.1, LOSSES, {**PROCESSES, **CLOCKS}),
+    "everything": (0.2, 0.1, {**NO_LOSSES, **LOSSES}, {**PROCESSES, **CLOCKS}),
+}
+"""By name: actions a second on the cluster and on processes, and their kinds."""
+
+
+def scenario(seed: int, minutes: float | None = None, profile: str | None = None) -> Scenario:
+    """Returns the scenario of a seed."""
+    chance = random.Random(seed)
+    drawn = chance.choice(sorted(PROFILES))
+    profile = profile or drawn
+    drawn_minutes = chance.choice((1.0, 2.0, 4.0))
+    minutes = minutes or drawn_minutes
+    brokers = chance.choice((1, 2, 3, 3, 3))
+    partitions = tuple(chance.choice((1, 2, 4)) for _ in range(chance.choice((1, 1, 2))))
+    trigger_s = chance.choice((0.0, 0.0, 1.0, 5.0))
+    return Scenario(
+        seed=seed,
+        profile=profile,
+        minutes=minutes,
+        brokers=brokers,
+        replicas=min(brokers, chance.choice((1, 2, 3))),
+        racks=chance.choice((0, 0, 2)),
+        partitions=partitions,
+        release=chance.choice(("2.8", "3.9", "4.3", "4.3")),
+        session_slots=chance.choice((1000, 1000, 16, 1)),
+        task_slots=chance.choice((1, 2, 4)),
+        preempt=chance.choice((0.0, 0.02, 0.1)),
+        speculation=chance.choice((0.0, 0.0, 0.3)),
+        batch_s=chance.choice((0.0, 0.01, 0.5)),
+        trigger_s=trigger_s,
+        available_now=chance.random() < 0.15,
+        agents=chance.random() < 0.5,
+        options=tuple(sorted(_options(chance, trigger_s).items())),
+        actions=tuple(_actions(chance, minutes * 60, profile, partitions, brokers)),
+    )
+
+
+def to_json(found: Scenario) -> str:
+    """Returns a scenario as JSON text, an action to a line."""
+    fields = asdict(found) | {"actions": []}
+    lines = ",\n".join(json.dumps(action) for action in found.actions)
+    return json.dumps(fields)[:-2] + f"\n{lines}\n]}}\n"
+
+
+def from_json(text: str) -> Scenario:
+    """Returns the scenario of a JSON text."""
+    fields = json.loads(text)
+    return Scenario(
+        **fields
+        | {
+            "partitions": tuple(fields["partitions"]),
+            "options": tuple((name, value) for name, value in fields["options"]),
+            "actions": tuple(Action(*action) for action in fields["actions"]),
+        }
+    )
+
+
+def _options(chance: random.Random, trigger_s: float) -> dict[str, str]:
+    options = {
+        "startingOffsets": chance.choice(("earliest", "earliest", "latest")),
+        "failOnDataLoss": chance.choice(("true", "false")),
+        "kafka.isolation.level": chance.choice(("read_uncommitted", "read_committed")),
+        "kafka.metadata.max.age.ms": chance.choice(("5000", "30000")),
+        "kafkaConsumer.pollTimeoutMs": chance.choice(("20000", "120000")),
+        "kafka.fetch.max.bytes": chance.choice(("52428800", "2000")),
+    }
+    if (most := chance.choice(("", "", "7", "100"))) and (most == "100" or not trigger_s):
+        options["maxOffsetsPerTrigger"] = most
+    if least := chance.choice(("", "", "", "3")):
+        options["minOffsetsPerTrigger"] = least
+        options["maxTriggerDelay"] = "5s"
+    if number := chance.choice(("", "", "3")):
+        options["minPartitions"] = number
+    if number := chance.choice(("", "", "4")):
+        options["maxRecordsPerPartition"] = number
+    if chance.random() < 0.2:
+        options["kafka.client.rack"] = "rack-0"
+    if chance.random() < 0.2:
+        options["kfetch.commitGroup"] = "lag"
+    return options
+
+
+def _actions(
+    chance: random.Random, seconds: float, profile: str, partitions: Sequence[int], brokers: int
+) -> list[Action]:
+    of_cluster, of_processes, cluster_weights, process_weights = PROFILES[profile]
+    topics = {f"t{number}": count for number, count in enumerate(partitions)}
+    writes = Profile(
+        actions_per_s=chance.choice((0.5, 3.0, 10.0)),
+        weights=WRITES,
+        records_max=chance.choice((1, 5, 40)),
+        codecs=CODECS if chance.random() < 0.3 else ("none",),
+        longest_s=3.0,
+    )
+    more = chance.choice((0.5, 1.0, 2.0))
+    actions = cluster_chaos.draw(chance, writes, seconds, topics, brokers)
+    if of_cluster:
+        faults = Profile(actions_per_s=of_cluster * more, weights=cluster_weights, longest_s=30.0)
+        actions += cluster_chaos.draw(chance, faults, seconds, topics, brokers)
+    actions += chaos.draw(chance, process_weights, of_processes * more, seconds)
+    return sorted(actions, key=lambda action: action.at_s)

@@ -1,0 +1,180 @@
+"""Worker processes that read splits, and the attempts at one micro-batch's tasks.
+
+A worker reads one split at a time through the product's own ``read``. An attempt fails if its
+worker dies or if ``read`` raises. Spark tries a task four times, and may start a second attempt
+beside a slow one (speculation). The first attempt that ends wins. The rows of others are dropped.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from simulation.kernel import Kernel, Process
+from simulation.kernel.scheduler import Waiters
+from simulation.machine import Machine
+
+MAX_FAILURES = 4
+_SPECULATION_CHECK_S = 1.0
+
+
+class Row(NamedTuple):
+    """A delivered record."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes
+
+
+Read = Callable[[Any], Any]
+"""Returns an iterator of Arrow batches for a split."""
+
+
+class TaskFailed(Exception):
+    """A task has failed four times. The cause is that of the last attempt."""
+
+
+class Task:
+    """One split of a micro-batch, and the attempts at it."""
+
+    def __init__(self, number: int, split: Any) -> None:
+        self.number = number
+        self.split = split
+        self.running = 0
+        self.failures = 0
+        self.rows: list[Row] | None = None
+        self.error: BaseException | None = None
+        self.started = 0.0
+
+
+class Worker:
+    """A Python worker process of an executor."""
+
+    def __init__(self, executor: Executor, number: int) -> None:
+        self.executor = executor
+        self.kernel = executor.kernel
+        self.process = self.kernel.spawn(f"worker {number}")
+        executor.machine.adopt(self.process, executor.jvm, "python3").reaps_children = False
+        self.task: tuple[Task, Read] | None = None
+        self._idle: Waiters = []
+        self.process.on_end(self._died)
+        self.process.start(self._serve)
+
+    @property
+    def free(self) -> bool:
+        """Whether the worker lives and has no task."""
+        return self.process.alive and self.task is None
+
+    def give(self, task: Task, read: Read) -> None:
+        """Let the worker read a task's split."""
+        self.task = (task, read)
+        self.kernel.wake(self._idle)
+
+    def _serve(self) -> None:
+        while True:
+            while self.task is None:
+                self.kernel.wait(self._idle)
+            task, read = self.task
+            rows: list[Row] | None = []
+            error: BaseException | None = None
+            try:
+                for batch in read(task.split):
+                    rows.extend(_rows(batch))  # type: ignore[union-attr]
+                    self.kernel.sleep(self.executor.batch_s)
+            except Exception as raised:  # noqa: BLE001 - Spark reports any error of a task
+                rows, error = None, raised
+            self.task = None
+            self.executor.attempt_ended(task, rows, error)
+
+    def _died(self) -> None:
+        if self.task is not None:
+            task, self.task = self.task[0], None
+            self.executor.attempt_ended(task, None, None)
+
+
+def _rows(batch: Any) -> list[Row]:
+    columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value")]
+    return [Row(*row) for row in zip(*columns, strict=True)]
+
+
+class Executor:
+    """The workers of one executor, and the tasks that run there."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        slots: int,
+        machine: Machine,
+        *,
+        speculation: float,
+        batch_s: float,
+    ) -> None:
+        """``speculation``: the chance of a second attempt beside each one, at each check."""
+        self.machine = machine
+        self.jvm = machine.adopt(kernel.spawn("jvm"), machine.init, "java")
+        self.jvm.limits[machine.nofile] = (4096, 4096)
+        self.kernel = kernel
+        self.slots = slots
+        self.speculation = speculation
+        self.batch_s = batch_s
+        self.workers: list[Worker] = []
+        self._numbers = 0
+        self._changed: Waiters = []
+
+    def run(self, splits: Sequence[Any], read: Read) -> list[list[Row]]:
+        """Returns the rows of each split, read once. Raises TaskFailed."""
+        tasks = [Task(number, split) for number, split in enumerate(splits)]
+        while any(task.rows is None for task in tasks):
+            for task in tasks:
+                if task.failures >= MAX_FAILURES:
+                    raise TaskFailed(f"task {task.number}") from task.error
+                if task.rows is None and self._wants_attempt(task) and (worker := self._free()):
+                    task.running += 1
+                    task.started = self.kernel.now
+                    worker.give(task, read)
+            self.kernel.wait(self._changed, self.kernel.now + _SPECULATION_CHECK_S)
+        return [task.rows or [] for task in tasks]
+
+    def _wants_attempt(self, task: Task) -> bool:
+        if not task.running:
+            return True
+        is_slow = self.kernel.now - task.started >= _SPECULATION_CHECK_S
+        chance = self.kernel.random.random
+        return task.running == 1 and is_slow and self.speculation > 0 and chance() < self.speculation
+
+    def _free(self) -> Worker | None:
+        self.workers = [worker for worker in self.workers if worker.process.alive]
+        free = [worker for worker in self.workers if worker.free]
+        if free:
+            return free[int(self.kernel.random.random() * len(free))]
+        if len(self.workers) < self.slots:
+            self._numbers += 1
+            self.workers.append(Worker(self, self._numbers))
+            return self.workers[-1]
+        return None
+
+    def attempt_ended(
+        self, task: Task, rows: list[Row] | None, error: BaseException | None
+    ) -> None:
+        """Take the outcome of an attempt: its rows, its error, or neither if its worker died."""
+        task.running -= 1
+        if rows is not None:
+            task.rows = task.rows if task.rows is not None else rows
+        else:
+            task.error = error or task.error
+            task.failures += error is not None or 1
+        self.kernel.wake(self._changed)
+
+    def processes(self) -> list[Process]:
+        """Returns the living workers' processes."""
+        return [worker.process for worker in self.workers if worker.process.alive]
+
+    def kill(self) -> None:
+        """Kill every worker and the JVM: the executor has ended."""
+        for process in self.processes():
+            process.kill()
+        self.workers.clear()
+        if self.jvm.running:
+            self.jvm.send_signal(signal.SIGKILL)
