@@ -16,7 +16,7 @@ from kfetch.admin import agents
 from kfetch.admin.agents import Status
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.progress.batch import Batch, batches_of_line, restored_move, undone_from
+from kfetch_jobs.progress.batch import Batch, readable_entries
 from kfetch_jobs.progress.follower import Follower
 from kfetch_jobs.supervise.job_files import project_now
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
@@ -85,18 +85,11 @@ class Observer:
         for job, lines in self._files.read_added(
             max(_FILE_BYTES_MIN, _SNAPSHOT_BYTES // max(1, files))
         ):
-            events = [
-                (undone_from(line), restored_move(line), [*batches_of_line(line)]) for line in lines
-            ]
+            entries = list(readable_entries(lines))
             with self._lock:
                 curves = self._curves.setdefault(job, JobCurves())
-                for undone, restored, batches in events:
-                    if undone is not None:
-                        curves.forget_dead_letters(*undone)
-                    if restored is not None:
-                        curves.restore_dead_letters(restored)
-                    for batch in batches:
-                        curves.add(batch, now)
+                for entry in entries:
+                    curves.add(entry, now)
 
     def batches(self, job: str) -> list[Batch]:
         """Returns the last micro-batches, the newest first."""
