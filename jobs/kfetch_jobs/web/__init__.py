@@ -1,7 +1,6 @@
 """The supervisor's HTTP server: a page for people, and /metrics for Prometheus.
 
 address.py          the address to listen on, and which requests are refused: pure
-address_file.py     the file through which other processes find the page
 serve.py            the server, in a thread beside the supervisor's loop
 app.py              the application: its routes and error pages
 guard.py            checks before every request, and security headers
