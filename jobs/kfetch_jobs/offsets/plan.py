@@ -27,7 +27,7 @@ from kfetch_jobs.offsets.moves import (
     chosen_partitions,
     partition_move,
 )
-from kfetch_jobs.offsets.target import MoveTarget, OffsetsFromFile, PartitionOffsets, Timed
+from kfetch_jobs.offsets.target import MoveTarget, PartitionOffsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +213,7 @@ def _source_moves(
     _check_fits(job, verb, target, chosen, source)
     here = source.kafka.partitions
     try:
-        logs = log_offsets(source.options, [one.tp for one in here], _timestamp_ms(target))
+        logs = log_offsets(source.options, [one.tp for one in here], target.timestamp_ms)
     except KfetchError as cause:
         reason = job.redacted(cause.message)
         raise JobsError(f"job {job.name}, source {source.view}: {reason}") from cause
@@ -265,16 +265,12 @@ def _check_fits(
                 f"job {job.name}: topic {topic} was deleted and created again, so none of its "
                 "offsets in the checkpoint is of use: reset all of its partitions"
             )
-    for topic, known in target.topic_ids.items() if isinstance(target, OffsetsFromFile) else ():
+    for topic, known in target.topic_ids.items():
         if source.kafka.topic_ids.get(topic, known) != known:
             raise JobsError(
                 f"the offsets of {target} are of another topic {topic}, of id {known.hex}: it was "
                 "deleted and created again since"
             )
-
-
-def _timestamp_ms(target: MoveTarget) -> int | None:
-    return target.ms if isinstance(target, Timed) else None
 
 
 def _offsets_of(partition: Partition, logs: LogOffsets, source: SourceReport) -> PartitionOffsets:

@@ -23,7 +23,7 @@ from kfetch_jobs.offsets import execution, undo
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.plan import plan_move as plan_of
 from kfetch_jobs.offsets.table_rows import place_columns
-from kfetch_jobs.offsets.target import Earliest, Shifted
+from kfetch_jobs.offsets.target import EARLIEST, shifted
 from kfetch_jobs.progress.batch import Batch, RowsDeleted, RowsRestored, parse_line
 from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.util.files import try_lock
@@ -299,7 +299,7 @@ def test_a_new_partition_of_a_batch_without_its_commit(
     tables.write(target(), rows(0, 0, 2))
 
     the_job = the_project().job("clicks")
-    plan = plan_of(the_job, Verb.REPLAY, Shifted(0), [], margin_percent=1)
+    plan = plan_of(the_job, Verb.REPLAY, shifted(0), [], margin_percent=1)
     expected = [
         OffsetRange(topic="clicks", partition=0, begin=6, end=10),
         OffsetRange(topic="clicks", partition=2, begin=0, end=2),
@@ -315,7 +315,7 @@ def test_a_version_that_can_not_be_restored(kafka: LittleKafka, asked: Ask, tabl
     job(BOTH)
     tables.write(dead(), rows(2))
     the_job = the_project().job("clicks")
-    plan = plan_of(the_job, Verb.REPLAY, Earliest(), [], margin_percent=1)
+    plan = plan_of(the_job, Verb.REPLAY, EARLIEST, [], margin_percent=1)
     moved = execution.execute(the_project(), the_job, plan).backup
     first, second = (table.name for table in moved.tables)
     tables.vacuumed = {first}
