@@ -18,8 +18,8 @@ from kfetch_jobs.checkpoints.origin import noted_topic_ids
 from kfetch_jobs.checkpoints.topic_history import checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.looks import job as looks
-from kfetch_jobs.looks.job import JobReport, SourceReport
+from kfetch_jobs.offsets import job_report
+from kfetch_jobs.offsets.job_report import JobReport, SourceReport
 from kfetch_jobs.offsets.moves import (
     Move,
     TopicChoice,
@@ -104,9 +104,9 @@ def plan_move(
 
     Raises JobsError if the move is impossible, ConfigError for a wrong choice of partitions.
     """
-    stands = looks.report(job, time.time())
+    stands = job_report.report(job, time.time())
     checkpoint = _movable(job, stands)
-    places = looks.match_sources(job, checkpoint)
+    places = job_report.match_sources(job, checkpoint)
     existing = {one.tp for source in stands.sources for one in source.kafka.partitions}
     chosen = chosen_partitions(choices, existing)
     whole = chosen == existing

@@ -9,6 +9,5 @@ pages.py html.py    requests for pages, and their templates
 snapshot.py         the state of all jobs at one moment
 job_list.py         which jobs the first page shows, and in which order
 template_values.py  the values for the templates
-misfits.py          what agents say about values that do not fit
 job_status.py curve.py drawing.py units.py   how a page shows jobs, times and numbers: pure
 """

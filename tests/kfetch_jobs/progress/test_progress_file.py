@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
-from kfetch_jobs.looks import job as looks
+from kfetch_jobs.offsets import job_report
 from kfetch_jobs.progress.batch import Batch, RowsDeleted, parse_line
 from kfetch_jobs.progress.progress_file import (
     append_entry,
@@ -31,13 +31,13 @@ def test_how_long_it_has_been_waiting(
 ) -> None:
     """What was waiting after the last micro-batch waits still; what came since, nobody knows."""
     last_one = Checkpoint(path=Path("x"), committed=3)
-    assert waited == looks.waiting_s(batch, last_one, behind, now=110.0)
+    assert waited == job_report.waiting_s(batch, last_one, behind, now=110.0)
 
 
 def test_progress_of_another_micro_batch_proves_nothing() -> None:
     """The progress file is behind the checkpoint after a kill."""
     last_one = Checkpoint(path=Path("x"), committed=4)
-    assert looks.waiting_s(DONE, last_one, behind=5, now=110.0) is None
+    assert job_report.waiting_s(DONE, last_one, behind=5, now=110.0) is None
 
 
 def test_the_last_line_of_progress(tmp_path: Path) -> None:
