@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kfetch.admin.agents import QueryStatus, Status
 from kfetch.admin.values import FetchStats
+from kfetch_jobs.metrics.fetches import readers_of
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.partition_lags import PartitionLags
 from kfetch_jobs.progress.reports import read_partition_lags
@@ -127,12 +128,7 @@ def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: 
     lags = read_partition_lags(directory)
     runs, trouble = observer.runs(job.name)
     reading = job.name in snapshot.reading
-    readers = [
-        (agent, query)
-        for agent in snapshot.agents
-        for query in agent.queries
-        if job.query and query.stream == job.query
-    ]
+    readers = readers_of(snapshot.agents, job)
     totals = sum((query.totals for _, query in readers), FetchStats())
     return JobPage(
         row=_row(job, snapshot, observer),
