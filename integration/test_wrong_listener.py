@@ -23,9 +23,9 @@ from kfetch.admin import brokers
 from kfetch.errors import KfetchError, WrongListener
 from kfetch.options import NetworkOptions
 from kfetch.wire.connection import Connection
+from kfetch_jobs import doctor
 from kfetch_jobs.config.job import with_property_names
 from kfetch_jobs.kafka import Cluster, ready
-from kfetch_jobs.looks import doctor
 
 HOST = "127.0.0.1"
 EXPLAINED_S = 5.0

@@ -28,7 +28,7 @@ from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.offsets import execution, table_rows, undo
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.plan import plan_move
-from kfetch_jobs.offsets.target import Shifted
+from kfetch_jobs.offsets.target import shifted
 from kfetch_jobs.run import delta_sink
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -194,7 +194,7 @@ def test_a_batch_that_nobody_knows_the_end_of(shop: Shop, shared: None) -> None:
 
     job = shop.project.job("one")
     with execution.jobs_at_rest(shop.project, job):
-        plan = plan_move(job, Verb.REPLAY, Shifted(0), [], margin_percent=1)
+        plan = plan_move(job, Verb.REPLAY, shifted(0), [], margin_percent=1)
         assert [3, 1] == [*execution.execute(shop.project, job, plan).deleted.values()]
     shop.run(text, version=2)
     assert [(n, 1 if n < 4 else 2) for n in (1, 2, 3, 5, 6, 7)] == shop.rows()
@@ -211,7 +211,7 @@ def test_rows_that_can_not_be_told_apart(shop: Shop, shared: None) -> None:
     job = project.job("one")
     with pytest.raises(JobsError, match="table keeps no column topic of its records"):
         execution.execute(
-            project, job, plan_move(job, Verb.REPLAY, Shifted(-1), [], margin_percent=1)
+            project, job, plan_move(job, Verb.REPLAY, shifted(-1), [], margin_percent=1)
         )
 
     assert before == shop.files()
@@ -248,7 +248,7 @@ def replayed(shop: Shop, **said: bool) -> dict[str, int]:
     """The last record of each partition is to come again; how many rows of each table went."""
     job = shop.project.job("one")
     with execution.jobs_at_rest(shop.project, job):
-        plan = plan_move(job, Verb.REPLAY, Shifted(-1), [], margin_percent=1)
+        plan = plan_move(job, Verb.REPLAY, shifted(-1), [], margin_percent=1)
         done = execution.execute(shop.project, job, plan, **said)
     return {Path(name).name: count for name, count in done.deleted.items()}
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pyspark.sql import SparkSession
 
-from kfetch_jobs.run.task_progress import TaskProgress
+from kfetch_jobs.run.watching import TaskProgress
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

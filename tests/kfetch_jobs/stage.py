@@ -16,7 +16,7 @@ from kfetch_jobs import config
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.exit_report import ExitKind
-from kfetch_jobs.progress.progress_file import append_batch
+from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.supervise.processes import MARK
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.store import Run, Store, supervisor_directory
@@ -79,7 +79,7 @@ class Stage:
             batch=batches - 1, started="", finished=time.time(), rows=1, seconds=1.0, end=1,
             latest=1, run_batches=batches, run_rows=rows,
         )  # fmt: skip
-        append_batch(self.storage / job, batch)
+        append_entry(self.storage / job, batch)
 
     def command(self, job: str, word: Path) -> Sequence[str]:
         return ["/bin/sh", str(self.place / f"{job}.sh"), str(word)]

@@ -15,6 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
+from pydantic import TypeAdapter
+
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.checkpoints.location import local_directory
@@ -159,6 +161,9 @@ def check_no_interrupted_move(job: Job) -> None:
         )
 
 
+_BACKUP = TypeAdapter(Backup)
+
+
 def _backups_directory(checkpoint: Path) -> Path:
     return Path(f"{checkpoint}.backups")
 
@@ -166,11 +171,8 @@ def _backups_directory(checkpoint: Path) -> Path:
 def _read(path: Path) -> Backup:
     try:
         record = json.loads((path / _RECORD).read_text())
-        tables = tuple(TableVersion(**table) for table in record.pop("tables"))
-        ranges = tuple(OffsetRange(**one) for one in record.pop("ranges", ()))
-        known = {"path": path, "stage": Stage(record["stage"]), "tables": tables, "ranges": ranges}
-        return Backup(**record | known)
-    except (OSError, ValueError, KeyError, TypeError) as cause:
+        return _BACKUP.validate_python(record | {"path": path})
+    except (OSError, ValueError, TypeError) as cause:
         raise JobsError(
             f"{path / _RECORD} can't be used ({cause}): move the directory away if its backup is "
             "of no use any more"

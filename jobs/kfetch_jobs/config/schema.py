@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pydantic import BaseModel
@@ -36,21 +37,11 @@ class _Generator(GenerateJsonSchema):
 def schema(kind: str) -> dict[str, Any]:
     """Returns the schema of ``project``, ``job`` or ``environment``: draft 2020-12."""
     model = KINDS[kind]
-    generated = _markdown(model.model_json_schema(mode="validation", schema_generator=_Generator))
+    generated = model.model_json_schema(mode="validation", schema_generator=_Generator)
+    # Editors show descriptions as Markdown.
+    generated = json.loads(json.dumps(generated).replace("``", "`"))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"kfetch: {kind}",
         **{key: value for key, value in generated.items() if key != "title"},
     }
-
-
-def _markdown(part: Any) -> Any:
-    """Returns a part of a schema with its descriptions in Markdown, as editors show them."""
-    if isinstance(part, dict):
-        return {
-            key: value.replace("``", "`")
-            if key == "description" and isinstance(value, str)
-            else _markdown(value)
-            for key, value in part.items()
-        }
-    return [_markdown(inside) for inside in part] if isinstance(part, list) else part

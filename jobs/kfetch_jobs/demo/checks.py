@@ -11,14 +11,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kfetch_jobs import config
+from kfetch_jobs import config, doctor
 from kfetch_jobs.config import Job
 from kfetch_jobs.demo.settings import Settings
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.jvm.maven import CACHE_VARIABLE, cache_directory, is_cached, jars
 from kfetch_jobs.jvm.spark import DELTA
 from kfetch_jobs.kafka.settings import KAFKA
-from kfetch_jobs.looks import doctor
 
 _MIB = 1 << 20
 _RUN_BYTES = 256 * _MIB

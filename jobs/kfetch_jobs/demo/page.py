@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kfetch_jobs.demo.worker import Worker
 from kfetch_jobs.kafka.ready import free_ports
-from kfetch_jobs.web.address_file import remove, wait_for_page
+from kfetch_jobs.supervise.background import forget_up, wait_until_up
 
 EVENTS_PER_S = 200
 """A slow stream, so that the page's curves move."""
@@ -28,12 +28,12 @@ def open_until_interrupted(
     # A token of the user's shell would ask for a log-in. This page is for this machine alone.
     variables = {**environ, "KFETCH_TOKEN": "", "KFETCH_METRICS_TOKEN": ""}
     address = f"127.0.0.1:{free_ports(1)[0]}"
-    remove(storage)
+    forget_up(storage)
     words = ("up", "--quiet", "--listen", address)
     supervisor = Worker(words, project, variables, storage / "up.log")
     try:
         with suppress(KeyboardInterrupt):
-            announce(wait_for_page(storage, supervisor.pid, supervisor.check))
+            announce(wait_until_up(storage, supervisor.pid, supervisor.check))
             if not webbrowser.open(f"http://{address}/"):
                 announce("kfetch found no browser: open the page yourself")
             announce("press Ctrl-C to stop the job and Kafka")

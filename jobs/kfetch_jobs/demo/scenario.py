@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kfetch.admin import statistics
+from kfetch.admin.checkpoint import batch_numbers
 from kfetch.admin.values import FetchStats
 from kfetch_jobs import config
 from kfetch_jobs.config import Job
@@ -224,12 +225,10 @@ class _Scenario:
 
 def batch_in_flight(checkpoint: Path) -> int | None:
     """Returns the micro-batch that the checkpoint has planned but not committed, or None."""
-    planned, committed = (_newest(checkpoint / name) for name in ("offsets", "commits"))
-    return planned if planned is not None and planned != committed else None
-
-
-def _newest(log: Path) -> int | None:
-    return max((int(path.name) for path in log.glob("[0-9]*") if path.name.isdigit()), default=None)
+    planned, committed = (
+        max(batch_numbers(checkpoint / name), default=None) for name in ("offsets", "commits")
+    )
+    return planned if planned != committed else None
 
 
 def _topic(job: Job) -> str:

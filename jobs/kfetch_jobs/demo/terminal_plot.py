@@ -6,7 +6,7 @@ seconds since the first event.
 
 from __future__ import annotations
 
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,7 +30,6 @@ class Curves:
     """Rows so far."""
     landed: Points
     """Rows so far. They grow evenly between two points."""
-    lag: Points
     killed: float
     recovered: float
     """When the first batch after the crash was in the table."""
@@ -43,7 +42,6 @@ def curves(produced: Sequence[tuple[float, int]], batches: Sequence[Batch], kill
     return Curves(
         produced=[(at - zero, rows) for at, rows in produced],
         landed=[(at - zero, rows) for at, rows in _landed(batches, zero, kill.restarted)],
-        lag=[(at - zero, lag) for at, lag in _lag_points(produced, batches)],
         killed=kill.at - zero,
         recovered=min(after, default=kill.restarted) - zero,
     )
@@ -61,19 +59,6 @@ def _landed(batches: Sequence[Batch], zero: float, restarted: float) -> Points:
     return points
 
 
-def _lag_points(produced: Sequence[tuple[float, int]], batches: Sequence[Batch]) -> Points:
-    """Produced minus landed rows, at each moment at which one of the two changed."""
-    changes = [(at, total, 0) for at, total in produced]
-    changes += [(batch.finished, 0, batch.end) for batch in batches]
-    produced_rows = landed_rows = 0
-    points: Points = []
-    for at, total, end in sorted(changes):
-        points.append((at, max(0, produced_rows - landed_rows)))  # a step, not a slope
-        produced_rows, landed_rows = max(produced_rows, total), max(landed_rows, end)
-        points.append((at, max(0, produced_rows - landed_rows)))
-    return [(at, lag) for at, lag in points if at >= produced[0][0]][1:]
-
-
 def plot(curves: Curves, width: int = 50) -> tuple[str, ...]:
     """Returns a line for each curve, then the time axis and what happened when.
 
@@ -82,7 +67,7 @@ def plot(curves: Curves, width: int = 50) -> tuple[str, ...]:
     """
     end = _end(curves)
     produced, landed = (_rates(points, end, width) for points in (curves.produced, curves.landed))
-    lag = _lags(curves.lag, end, width)
+    lag = _lags(curves, end, width)
     units = ("rows/s", "rows/s", "records")
     lines = [
         f"{name:<{_LABEL_WIDTH}}{_line(values)}  up to {max(values):,.0f} {unit}"
@@ -92,7 +77,7 @@ def plot(curves: Curves, width: int = 50) -> tuple[str, ...]:
 
 
 def _end(curves: Curves) -> float:
-    return max([1.0, *(at for at, _ in (*curves.produced, *curves.landed, *curves.lag))])
+    return max([1.0, *(at for at, _ in (*curves.produced, *curves.landed))])
 
 
 def _rates(points: Points, end: float, width: int) -> list[float]:
@@ -104,22 +89,35 @@ def _rates(points: Points, end: float, width: int) -> list[float]:
 
 def _rows_at(points: Points, at: float) -> float:
     """The rows at a time, on the line between the two points around it."""
-    index = bisect(points, at, key=lambda point: point[0])
+    index = bisect(points, at, key=_time)
     if index in (0, len(points)):
         return points[index - 1 if index else 0][1] if points else 0.0
     (start, before), (end, after) = points[index - 1 : index + 1]
     return before + (after - before) * (at - start) / (end - start)
 
 
-def _lags(points: Points, end: float, width: int) -> list[float]:
-    """The highest lag in each column, in records."""
+def _lags(curves: Curves, end: float, width: int) -> list[float]:
+    """The highest lag in each column, in records. It falls in a step when a micro-batch lands."""
     step = end / width
-    lags: list[float] = []
-    for column in range(width):
-        before = [lag for at, lag in points if at <= column * step][-1:]
-        within = [lag for at, lag in points if column * step < at <= (column + 1) * step]
-        lags.append(max([*before, *within], default=0.0))
-    return lags
+    moments = [[(column + 1) * step] for column in range(width)]
+    for at, _ in curves.landed:
+        moments[min(width - 1, int(at / step))].append(at)
+    return [max(_lag(curves, at) for at in column) for column in moments]
+
+
+def _lag(curves: Curves, at: float) -> float:
+    """Rows that were produced until a time, minus those that had landed before it."""
+    produced = _rows_of(curves.produced, bisect(curves.produced, at, key=_time))
+    return max(0.0, produced - _rows_of(curves.landed, bisect_left(curves.landed, at, key=_time)))
+
+
+def _rows_of(points: Points, index: int) -> float:
+    """The rows of the point before an index, or of the first one."""
+    return points[max(0, index - 1)][1] if points else 0.0
+
+
+def _time(point: tuple[float, float]) -> float:
+    return point[0]
 
 
 def _line(values: Sequence[float]) -> str:

@@ -20,8 +20,7 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """``spark-submit`` sets this variable for a program that it starts. Its JVM runs already."""
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _SHELL = "pyspark-shell"
-_SPECIAL = re.compile(r"[\\=:#! \t]")
-_BREAKS = {"\n": "\\n", "\r": "\\r", "\f": "\\f"}
+_SPECIAL = re.compile(r"[^A-Za-z0-9._/,*()\[\]-]")
 
 
 def settings_path(log: Path) -> Path:
@@ -58,13 +57,13 @@ def properties_text(settings: Mapping[str, str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    text = _SPECIAL.sub(r"\\\g<0>", text)
-    return "".join(_BREAKS.get(one) or _ascii(one) for one in text)
+    """The text with UTF-16 code units in place of all characters that may mean something else.
+
+    Spark reads the file in an encoding of its own.
+    """
+    return _SPECIAL.sub(lambda found: _code_units(found[0]), text)
 
 
-def _ascii(character: str) -> str:
-    """UTF-16 code units, as Java escapes them. Spark reads the file in an encoding of its own."""
-    if character.isascii():
-        return character
+def _code_units(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -62,12 +62,12 @@ class BatchMetrics:
             sums = self._sums.setdefault(job, _Sums())
             for line in lines:
                 try:
-                    batch = parse_line(line)
-                except (ValueError, TypeError, KeyError):
+                    entry = parse_line(line)
+                except ValueError:
                     self.damaged += 1
                     continue
-                if batch is not None:
-                    sums.add(batch)
+                if isinstance(entry, Batch):
+                    sums.add(entry)
 
     def add_samples(self, samples: SampleSet, job: str) -> None:
         """Add the samples of one job; zeros before its first micro-batch."""

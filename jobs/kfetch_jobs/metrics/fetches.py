@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from kfetch.admin import agents
-from kfetch.admin.agents import Status
+from kfetch.admin.agents import QueryStatus, Status
 from kfetch.admin.values import FETCH_COUNTS, FetchStats
 from kfetch.errors import DataLoss
 from kfetch_jobs.metrics.growth import GrowingSums
@@ -55,7 +55,7 @@ class FetchMetrics:
 
     def update(self, jobs: Sequence[JobStatus]) -> None:
         """Ask the agents, and read changed files."""
-        self._agents = agents.find(_AGENT_TIMEOUT_S, _ALL_AGENTS_TIMEOUT_S)
+        self._agents = find_agents()
         for job in jobs:
             if not job.statistics:
                 self._update_from_agents(job)
@@ -66,11 +66,9 @@ class FetchMetrics:
         self._changed = changed
 
     def _update_from_agents(self, job: JobStatus) -> None:
-        for status in self._agents:
-            for query in status.queries:
-                if job.query and query.stream == job.query:
-                    part = (status.pid, query.name)
-                    self._growth.update(f"{job.name} executor", part, _flat(asdict(query.totals)))
+        for status, query in readers_of(self._agents, job):
+            part = (status.pid, query.name)
+            self._growth.update(f"{job.name} executor", part, _flat(asdict(query.totals)))
 
     def _read(self, job: str, directory: Path, changed: dict[str, int]) -> None:
         for path, totals in self._changed_files(job, directory, changed):
@@ -108,11 +106,8 @@ class FetchMetrics:
         self._add_agent_samples(samples, job)
 
     def _add_agent_samples(self, samples: SampleSet, job: JobStatus) -> None:
-        statuses = [
-            status
-            for status in self._agents
-            if job.query and any(query.stream == job.query for query in status.queries)
-        ]
+        readers = readers_of(self._agents, job)
+        statuses = list({status.pid: status for status, _ in readers}.values())
         for name, value in (
             ("kfetch_job_agents", len(statuses)),
             ("kfetch_job_agent_tasks", sum(one.workers for one in statuses)),
@@ -121,17 +116,28 @@ class FetchMetrics:
             ("kfetch_job_agent_memory_limit_bytes", sum(one.memory_limit for one in statuses)),
         ):
             samples.put(name, value, job_name=job.name)
-        _add_session_samples(samples, job, statuses)
+        _add_session_samples(samples, job, [query for _, query in readers])
 
 
-def _add_session_samples(samples: SampleSet, job: JobStatus, statuses: Sequence[Status]) -> None:
+def find_agents() -> list[Status]:
+    """Returns the agents of this machine. It waits two seconds at most."""
+    return agents.find(_AGENT_TIMEOUT_S, _ALL_AGENTS_TIMEOUT_S)
+
+
+def readers_of(found: Iterable[Status], job: JobStatus) -> list[tuple[Status, QueryStatus]]:
+    """Returns the agents that read for a job, each with the job's query."""
+    pairs = ((agent, query) for agent in found for query in agent.queries)
+    return [pair for pair in pairs if job.query and pair[1].stream == job.query]
+
+
+def _add_session_samples(
+    samples: SampleSet, job: JobStatus, queries: Sequence[QueryStatus]
+) -> None:
     sessions: Counter[tuple[str, str]] = Counter()
     partitions: Counter[str] = Counter()
-    for status in statuses:
-        for query in status.queries:
-            for session in query.sessions if query.stream == job.query else ():
-                sessions[session.broker, session.state.lower()] += 1
-                partitions[session.broker] += session.partitions
+    for session in chain.from_iterable(query.sessions for query in queries):
+        sessions[session.broker, session.state.lower()] += 1
+        partitions[session.broker] += session.partitions
     for (broker, state), number in sorted(sessions.items()):
         samples.put(
             "kfetch_job_fetch_sessions", number, job_name=job.name, broker=broker, state=state

@@ -1,5 +1,6 @@
-"""Moves a job's offsets: ``kfetch offsets reset``, ``replay`` and ``undo``.
+"""Where a job stands in Kafka, and moves of its offsets: ``reset``, ``replay`` and ``undo``.
 
+    job_report.py      a job's checkpoint beside its sources in Kafka: read-only
     target.py          where to: earliest, a time, a file, … (pure)
     moves.py           the move of one partition, and its effect (pure)
     plan.py            the plan of a move, from the checkpoint and Kafka's answers

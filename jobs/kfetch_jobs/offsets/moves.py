@@ -54,7 +54,7 @@ def partition_move(
     verb: Verb, target: MoveTarget, offsets: PartitionOffsets, margin_percent: int = 0
 ) -> Move:
     """Returns the move of one partition. It stays within the log, a replay also off its margin."""
-    goal = target(offsets)
+    goal = target.offset(offsets)
     if goal is None or (verb is Verb.REPLAY and goal > offsets.before):
         goal = offsets.before
     lowest = offsets.log_start

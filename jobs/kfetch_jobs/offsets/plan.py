@@ -18,8 +18,8 @@ from kfetch_jobs.checkpoints.origin import noted_topic_ids
 from kfetch_jobs.checkpoints.topic_history import checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.looks import job as looks
-from kfetch_jobs.looks.job import JobReport, SourceReport
+from kfetch_jobs.offsets import job_report
+from kfetch_jobs.offsets.job_report import JobReport, SourceReport
 from kfetch_jobs.offsets.moves import (
     Move,
     TopicChoice,
@@ -27,7 +27,7 @@ from kfetch_jobs.offsets.moves import (
     chosen_partitions,
     partition_move,
 )
-from kfetch_jobs.offsets.target import MoveTarget, OffsetsFromFile, PartitionOffsets, Timed
+from kfetch_jobs.offsets.target import MoveTarget, PartitionOffsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +104,9 @@ def plan_move(
 
     Raises JobsError if the move is impossible, ConfigError for a wrong choice of partitions.
     """
-    stands = looks.report(job, time.time())
+    stands = job_report.report(job, time.time())
     checkpoint = _movable(job, stands)
-    places = looks.match_sources(job, checkpoint)
+    places = job_report.match_sources(job, checkpoint)
     existing = {one.tp for source in stands.sources for one in source.kafka.partitions}
     chosen = chosen_partitions(choices, existing)
     whole = chosen == existing
@@ -213,7 +213,7 @@ def _source_moves(
     _check_fits(job, verb, target, chosen, source)
     here = source.kafka.partitions
     try:
-        logs = log_offsets(source.options, [one.tp for one in here], _timestamp_ms(target))
+        logs = log_offsets(source.options, [one.tp for one in here], target.timestamp_ms)
     except KfetchError as cause:
         reason = job.redacted(cause.message)
         raise JobsError(f"job {job.name}, source {source.view}: {reason}") from cause
@@ -265,16 +265,12 @@ def _check_fits(
                 f"job {job.name}: topic {topic} was deleted and created again, so none of its "
                 "offsets in the checkpoint is of use: reset all of its partitions"
             )
-    for topic, known in target.topic_ids.items() if isinstance(target, OffsetsFromFile) else ():
+    for topic, known in target.topic_ids.items():
         if source.kafka.topic_ids.get(topic, known) != known:
             raise JobsError(
                 f"the offsets of {target} are of another topic {topic}, of id {known.hex}: it was "
                 "deleted and created again since"
             )
-
-
-def _timestamp_ms(target: MoveTarget) -> int | None:
-    return target.ms if isinstance(target, Timed) else None
 
 
 def _offsets_of(partition: Partition, logs: LogOffsets, source: SourceReport) -> PartitionOffsets:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -25,76 +25,36 @@ class PartitionOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class Earliest:
-    """The start of the log."""
-
-    def __call__(self, offsets: PartitionOffsets) -> int | None:
-        """Returns the target offset."""
-        return offsets.log_start
-
-    def __str__(self) -> str:
-        return "the start of the log"
-
-
-@dataclass(frozen=True, slots=True)
-class Latest:
-    """The end of the log."""
-
-    def __call__(self, offsets: PartitionOffsets) -> int | None:
-        """Returns the target offset."""
-        return offsets.log_end
-
-    def __str__(self) -> str:
-        return "the end of the log"
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """The first record at a time or later; the log end if there is none."""
-
-    at: datetime
-
-    @property
-    def ms(self) -> int:
-        """The time in milliseconds since 1970."""
-        return round(self.at.timestamp() * 1000)
-
-    def __call__(self, offsets: PartitionOffsets) -> int | None:
-        """Returns the target offset."""
-        return offsets.log_end if offsets.timed is None else offsets.timed
-
-    def __str__(self) -> str:
-        return f"the first record at {utc(self.at.timestamp())} or later"
-
-
-@dataclass(frozen=True, slots=True)
-class Shifted:
-    """A number of offsets further, or back."""
-
-    by: int
-
-    def __call__(self, offsets: PartitionOffsets) -> int | None:
-        """Returns the target offset."""
-        return offsets.before + self.by
-
-    def __str__(self) -> str:
-        return f"{abs(self.by):,} offsets {'back' if self.by < 0 else 'further'}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsFromFile:
-    """The offsets of a file. Partitions that the file does not name do not move."""
+class MoveTarget:
+    """Where the partitions of a job go on."""
 
     name: str
-    offsets: Mapping[TopicPartition, int]
+    """For people: ``the start of the log``."""
+    offset: Callable[[PartitionOffsets], int | None]
+    """Returns a partition's target offset; None if the partition does not move."""
+    timestamp_ms: int | None = None
+    """The time for which Kafka must look up offsets, in milliseconds since 1970."""
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
-
-    def __call__(self, offsets: PartitionOffsets) -> int | None:
-        """Returns the target offset; None if the partition does not move."""
-        return self.offsets.get(offsets.tp)
+    """The ids of the topics to which the offsets belong, as far as known."""
 
     def __str__(self) -> str:
-        return f"the offsets of {self.name}"
+        return self.name
 
 
-MoveTarget = Earliest | Latest | Timed | Shifted | OffsetsFromFile
+EARLIEST = MoveTarget("the start of the log", lambda offsets: offsets.log_start)
+LATEST = MoveTarget("the end of the log", lambda offsets: offsets.log_end)
+
+
+def timed(at: datetime) -> MoveTarget:
+    """Returns the first record at a time or later; the log end if there is none."""
+    return MoveTarget(
+        f"the first record at {utc(at.timestamp())} or later",
+        lambda offsets: offsets.log_end if offsets.timed is None else offsets.timed,
+        timestamp_ms=round(at.timestamp() * 1000),
+    )
+
+
+def shifted(by: int) -> MoveTarget:
+    """Returns a number of offsets further, or back."""
+    name = f"{abs(by):,} offsets {'back' if by < 0 else 'further'}"
+    return MoveTarget(name, lambda offsets: offsets.before + by)

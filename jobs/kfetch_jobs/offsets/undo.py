@@ -20,7 +20,8 @@ from kfetch_jobs.offsets import checkpoint_log
 from kfetch_jobs.offsets.execution import Report, silent
 from kfetch_jobs.offsets.shared_tables import check_no_writes_since, jobs_on_same_tables
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
-from kfetch_jobs.progress.progress_file import append_restored
+from kfetch_jobs.progress.batch import RowsRestored
+from kfetch_jobs.progress.progress_file import append_entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ def undo(project: Project, job: Job, plan: UndoPlan, *, report: Report = silent)
     backup.record_stage(Stage.UNDONE)
     if backup.tables:
         with suppress(OSError):  # only the page reads it
-            append_restored(job.directory, backup.batch)
+            append_entry(job.directory, RowsRestored(restored=backup.batch))
 
 
 def _restore_tables(rows: AppendedRows, backup: Backup, report: Report) -> None:

@@ -9,49 +9,48 @@ Offsets are totals over all partitions, for curves and tables. The checkpoint ha
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Annotated
 
-_UNDONE = "undone_from"
-_RESTORED = "restored"
-_NUMBERS = ("batch", "finished", "rows", "seconds", "end", "latest", "lag_s", "dead_letters",
-            "late_rows", "run_batches", "run_rows")  # fmt: skip
+from pydantic import Field, FiniteFloat, TypeAdapter
+
+Count = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+"""A damaged line may have a number that is too large to be added up as a float."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """One micro-batch that was committed."""
 
-    batch: int
+    batch: Count
     started: str
     """When the batch's trigger began: ISO 8601, UTC."""
-    finished: float
+    finished: FiniteFloat
     """When Spark reported the batch: seconds since 1970."""
-    rows: int
-    seconds: float
-    end: int
+    rows: Count
+    seconds: FiniteFloat
+    end: Count
     """The sum of all partitions' next offsets after this batch."""
-    latest: int
+    latest: Count
     """The sum of all partitions' log ends, as the source last saw them."""
-    lag_s: float = 0.0
+    lag_s: FiniteFloat = 0.0
     """The next offset had waited at least this long when the batch was planned, in seconds."""
-    dead_letters: int = 0
+    dead_letters: Count = 0
     """Rows that could not be decoded and went to the dead letters. ``rows`` includes them."""
     dead_letter: str = ""
     """The place of one of them, and why it could not be decoded."""
-    late_rows: int = 0
+    late_rows: Count = 0
     """Rows that came later than a watermark allows, and that Spark dropped.
 
     An aggregate combines rows of a key first, and they count as one.
     """
-    run_batches: int = 0
+    run_batches: Count = 0
     """The micro-batches of the same run up to this one."""
-    run_rows: int = 0
+    run_rows: Count = 0
     """Their rows."""
-    phases: Mapping[str, float] = field(default_factory=dict, hash=False)
+    phases: Mapping[str, FiniteFloat] = field(default_factory=dict, hash=False)
     """Seconds by Spark's name of the phase."""
 
     @property
@@ -60,79 +59,58 @@ class Batch:
         return max(0, self.latest - self.end)
 
 
-_FIELDS = frozenset(one.name for one in fields(Batch))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsDeleted:
+    """A replay has deleted the rows of micro-batches."""
+
+    undone_from: Count
+    """The first of these micro-batches."""
+    move: Count = -1
+    """The number of the replay's own micro-batch; -1 in lines of older versions."""
 
 
-def line_of(batch: Batch) -> str:
-    """Returns the line for a batch, with its end."""
-    values = asdict(batch) | {"lag": batch.lag}
-    # A supervisor of an older kfetch does not know some keys. Without them it can go on reading
-    # this file before it is restarted.
-    absent = {name for name in ("dead_letters", "dead_letter", "late_rows") if not values[name]}
-    return json.dumps({name: values[name] for name in values if name not in absent}) + "\n"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsRestored:
+    """A replay was undone, and its tables have their rows again."""
+
+    restored: Count
+    """The number of the replay's own micro-batch."""
 
 
-def batches_of_line(line: str) -> Iterator[Batch]:
-    """Yields the batch of a line; nothing for a truncated or damaged line."""
-    with suppress(ValueError, TypeError, KeyError):
-        if (batch := parse_line(line)) is not None:
-            yield batch
+Entry = Batch | RowsDeleted | RowsRestored
+"""What one line says."""
+_ENTRY: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Field(union_mode="left_to_right")])
+"""It leaves out keys of a later kfetch."""
 
 
-def undone_line(first: int, move: int) -> str:
-    """Returns the line that says: the rows of the micro-batches from ``first`` on were deleted.
+def line_of(entry: Entry) -> str:
+    """Returns the line for an entry, with its end."""
+    values = asdict(entry)
+    if isinstance(entry, Batch):
+        values["lag"] = entry.lag
+        # A supervisor of an older kfetch does not know some keys. Without them it can go on reading
+        # this file before it is restarted.
+        absent = {name for name in ("dead_letters", "dead_letter", "late_rows") if not values[name]}
+        values = {name: values[name] for name in values if name not in absent}
+    return json.dumps(values) + "\n"
 
-    ``move`` is the number of the replay's own micro-batch.
+
+def parse_line(line: str) -> Entry | None:
+    """Returns the entry of a line with its end; None if it is truncated.
+
+    Raises ValueError for a line that ``line_of`` has not made.
     """
-    return json.dumps({_UNDONE: first, "move": move}) + "\n"
+    return _ENTRY.validate_json(line) if line.endswith("}\n") else None
 
 
-def restored_line(move: int) -> str:
-    """Returns the line that says: a replay was undone, and its tables have their rows again."""
-    return json.dumps({_RESTORED: move}) + "\n"
+def readable_entries(lines: Iterable[str]) -> Iterator[Entry]:
+    """Yields the entries of lines, without those of truncated or damaged lines."""
+    for line in lines:
+        with suppress(ValueError):
+            if entry := parse_line(line):
+                yield entry
 
 
-def undone_from(line: str) -> tuple[int, int] | None:
-    """Returns the first micro-batch whose rows were deleted, and the replay's micro-batch.
-
-    Returns None if the line does not say. Lines of older versions do not name the replay: -1.
-    """
-    with suppress(ValueError, TypeError, KeyError, AttributeError):
-        values = json.loads(line)
-        return int(values[_UNDONE]), int(values.get("move", -1))
-    return None
-
-
-def restored_move(line: str) -> int | None:
-    """Returns the micro-batch of the replay that was undone; None if the line does not say."""
-    with suppress(ValueError, TypeError, KeyError):
-        return int(json.loads(line)[_RESTORED])
-    return None
-
-
-def parse_line(line: str) -> Batch | None:
-    """Returns the batch of a line with its end; None if it is truncated or stands for an undo.
-
-    Raises ValueError, TypeError or KeyError for a line that ``line_of`` has not made.
-    """
-    if not line.endswith("}\n"):
-        return None
-    values: dict[str, Any] = json.loads(line)
-    if _UNDONE in values or _RESTORED in values:
-        return None
-    values.pop("lag")
-    # A later kfetch may write more keys.
-    batch = Batch(**{name: value for name, value in values.items() if name in _FIELDS})
-    _check_numbers(batch)
-    return batch
-
-
-def _check_numbers(batch: Batch) -> None:
-    """Raises ValueError for an infinity or a text: callers add these numbers up."""
-    numbers = [getattr(batch, name) for name in _NUMBERS] + list(dict(batch.phases).values())
-    try:
-        finite = all(map(math.isfinite, numbers))
-    except OverflowError:
-        finite = False
-    if not finite:
-        raise ValueError(f"micro-batch {batch.batch} has a number that cannot be")
+def batches_among(lines: Iterable[str]) -> Iterator[Batch]:
+    """Yields the micro-batches among the readable entries of lines."""
+    return (entry for entry in readable_entries(lines) if isinstance(entry, Batch))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from kfetch_jobs.progress.batch import Batch
 
@@ -18,7 +20,7 @@ class Unreachable:
     """A broker that does not answer, or partitions without a leader."""
 
     name: str
-    since_at: float
+    since_at: Annotated[float, Field(validation_alias="since")]
     """Seconds since 1970."""
     cause: str
 
@@ -59,26 +61,18 @@ class Backlog:
         return behind, max(0.0, now - since) if behind and since is not None else 0.0
 
 
+_UNREACHABLE = TypeAdapter(list[Unreachable])
+_BACKLOG = TypeAdapter(Backlog)
+
+
 def parse_unreachable(document: Any) -> list[Unreachable]:
     """Returns the unreachable brokers of a driver's report."""
-    return [
-        Unreachable(name=str(one["name"]), since_at=float(one["since"]), cause=str(one["cause"]))
-        for one in document["unreachable"]
-    ]
+    return _UNREACHABLE.validate_python(document["unreachable"])
 
 
 def parse_backlog(document: Any) -> Backlog:
-    """Returns the backlog of a driver's report."""
-    backlog = document["backlog"]
-    since = backlog["behind_since"]
-    return Backlog(
-        at=float(document["at"]),
-        behind=int(backlog["behind"]),
-        behind_since=None if since is None else float(since),
-        planned=int(backlog["planned"]),
-        planned_at=float(backlog["planned_at"]),
-        end=int(backlog["end"]),
-    )
+    """Returns the backlog of a driver's report. Raises TypeError if there is none yet."""
+    return _BACKLOG.validate_python(document["backlog"] | {"at": document["at"]})
 
 
 def sum_backlogs(backlogs: Sequence[Backlog]) -> Backlog:

@@ -72,13 +72,13 @@ class Follower:
 
     def _unread_bytes(self, path: Path) -> int:
         cursor = self._cursors[path.parent.name]
-        size = _size(path)
-        if _inode(path) == cursor.inode:
-            return size - cursor.position
-        return size + _size(rotated_path(path)) - cursor.position
+        inode, size = _identity(path)
+        if inode != cursor.inode:
+            size += _identity(rotated_path(path))[1]
+        return size - cursor.position
 
     def _new_lines(self, path: Path, bytes_max: int) -> list[str]:
-        inode = _inode(path)
+        inode, _ = _identity(path)
         if inode is None:
             return []  # the job is rotating it
         cursor = self._cursors.setdefault(path.parent.name, _Cursor(inode, 0))
@@ -86,7 +86,7 @@ class Follower:
             return _lines(path, cursor, bytes_max)
         rotated = rotated_path(path)
         lines = _lines(rotated, cursor, bytes_max)
-        if lines and _size(rotated) > cursor.position:
+        if lines and _identity(rotated)[1] > cursor.position:
             return lines  # the next call goes on in the rotated file
         cursor.inode, cursor.position = inode, 0
         return lines + _lines(path, cursor, bytes_max)
@@ -112,15 +112,10 @@ def _lines(path: Path, cursor: _Cursor, bytes_max: int) -> list[str]:
     return (whole + newline).decode(errors="replace").splitlines(keepends=True)
 
 
-def _size(path: Path) -> int:
+def _identity(path: Path) -> tuple[int | None, int]:
+    """Returns inode and size of a file; None and 0 if there is none now."""
     try:
-        return path.stat().st_size
+        status = path.stat()
     except OSError:
-        return 0
-
-
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return None
+        return None, 0
+    return status.st_ino, status.st_size

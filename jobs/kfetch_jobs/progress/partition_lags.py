@@ -6,11 +6,11 @@ The page shows them and asks no broker. The figures come from Spark's progress
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+
+from pydantic import FiniteFloat
 
 from kfetch.admin.values import Lag, PartitionLag
 from kfetch.model import TopicPartition
@@ -31,8 +31,13 @@ class TopicLag:
     partitions: tuple[int, ...]
     behind: tuple[int, ...]
     """Offsets behind the log end."""
-    waiting_s: tuple[float, ...]
+    waiting_s: tuple[FiniteFloat, ...]
     """The next offset had waited at least this long, in seconds."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for columns of different lengths: a file may be damaged."""
+        if not len(self.partitions) == len(self.behind) == len(self.waiting_s):
+            raise ValueError("the columns have different lengths")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,27 +76,3 @@ def _topic(source: int, topic: str, entries: list[_PartitionEntry]) -> TopicLag:
         behind=tuple(one.offsets for _, _, one in entries),
         waiting_s=tuple(round(one.at_least_s, 1) for _, _, one in entries),
     )
-
-
-def parse_partition_lags(document: Any) -> PartitionLags:
-    """Returns the lags of a report. Raises an error for a report that a run has not written."""
-    return PartitionLags(
-        at=float(document["at"]),
-        topics=tuple(_parse_topic(topic) for topic in document["topics"]),
-        left_out=int(document["left_out"]),
-    )
-
-
-def _parse_topic(content: dict[str, Any]) -> TopicLag:
-    topic = TopicLag(
-        source=int(content["source"]),
-        topic=str(content["topic"]),
-        partitions=tuple(map(int, content["partitions"])),
-        behind=tuple(map(int, content["behind"])),
-        waiting_s=tuple(map(float, content["waiting_s"])),
-    )
-    if not all(map(math.isfinite, topic.waiting_s)):
-        raise ValueError("numbers that JSON has")
-    if not len(topic.partitions) == len(topic.behind) == len(topic.waiting_s):
-        raise ValueError("columns of one length")
-    return topic

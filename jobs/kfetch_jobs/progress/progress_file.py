@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kfetch_jobs.progress.batch import Batch, batches_of_line, line_of, restored_line, undone_line
+from kfetch_jobs.progress.batch import Batch, Entry, RowsDeleted, batches_among, line_of
 
 _NAME = "progress.jsonl"
 _BYTES_MAX = 4 << 20
@@ -23,24 +23,6 @@ def rotated_path(path: Path) -> Path:
     return path.with_suffix(f".1{path.suffix}")
 
 
-def append_batch(directory: Path, batch: Batch) -> None:
-    """Append a line with a single write, and rotate a full file.
-
-    A concurrent reader sees whole lines, or an unfinished last one.
-    """
-    _append(directory, line_of(batch))
-
-
-def append_undone(directory: Path, first: int, move: int) -> None:
-    """Append that the replay ``move`` deleted the rows of the micro-batches from ``first`` on."""
-    _append(directory, undone_line(first, move))
-
-
-def append_restored(directory: Path, move: int) -> None:
-    """Append that the replay ``move`` was undone."""
-    _append(directory, restored_line(move))
-
-
 def append_replayed(directory: Path, end: int, move: int) -> None:
     """Append that a replay has deleted the rows of the micro-batches that ended beyond ``end``.
 
@@ -52,15 +34,19 @@ def append_replayed(directory: Path, end: int, move: int) -> None:
             break
         first = batch.batch
     if first is not None:
-        append_undone(directory, first, move)
+        append_entry(directory, RowsDeleted(undone_from=first, move=move))
 
 
-def _append(directory: Path, line: str) -> None:
+def append_entry(directory: Path, entry: Entry) -> None:
+    """Append a line with a single write, and rotate a full file.
+
+    A concurrent reader sees whole lines, or an unfinished last one.
+    """
     path = directory / _NAME
     with path.open("a") as file:
         # A killed writer may have left an unfinished line.
         start = "" if _ends_a_line(path) else "\n"
-        file.write(start + line)
+        file.write(start + line_of(entry))
         full = file.tell() > _BYTES_MAX
     if full:
         os.replace(path, rotated_path(path))
@@ -76,21 +62,15 @@ def _ends_a_line(path: Path) -> bool:
 def read_batches(directory: Path) -> list[Batch]:
     """Returns all batches of the file and of the rotated one, without cut or damaged lines."""
     path = directory / _NAME
-    return [
-        batch
-        for file in (rotated_path(path), path)
-        for line in _lines(file)
-        for batch in batches_of_line(line)
-    ]
+    return [*batches_among(_lines(rotated_path(path))), *batches_among(_lines(path))]
 
 
 def last_batch(directory: Path) -> Batch | None:
     """Returns the last micro-batch of the file. Reads only the file's end."""
     path = directory / _NAME
     for file in (path, rotated_path(path)):
-        for line in reversed(_tail(file).splitlines(keepends=True)):
-            for batch in batches_of_line(line):
-                return batch
+        for batch in batches_among(reversed(_tail(file).splitlines(keepends=True))):
+            return batch
     return None
 
 

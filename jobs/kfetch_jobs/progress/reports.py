@@ -16,9 +16,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.progress.broker_report import (
@@ -29,7 +31,7 @@ from kfetch_jobs.progress.broker_report import (
     sum_backlogs,
 )
 from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
-from kfetch_jobs.progress.partition_lags import PartitionLags, parse_partition_lags
+from kfetch_jobs.progress.partition_lags import PartitionLags
 from kfetch_jobs.util.files import write_json
 
 if TYPE_CHECKING:
@@ -73,12 +75,11 @@ def write_pulse(directory: Path, pulse: Pulse) -> None:
 
 def read_pulse(directory: Path, since_s: float = 0.0) -> Pulse | None:
     """Returns the pulse of a run that began at ``since_s`` (seconds since 1970)."""
-    return _read(directory / "pulse.json", _parse_pulse, since_s)
+    return _read(directory / "pulse.json", _PULSE.validate_python, since_s)
 
 
-def _parse_pulse(document: Any) -> Pulse:
-    known = {field.name for field in fields(Pulse)}
-    return Pulse(**{name: value for name, value in document.items() if name in known})
+_PULSE = TypeAdapter(Pulse)
+_LAGS = TypeAdapter(PartitionLags)
 
 
 def write_partition_lags(directory: Path, lags: PartitionLags) -> None:
@@ -88,7 +89,7 @@ def write_partition_lags(directory: Path, lags: PartitionLags) -> None:
 
 def read_partition_lags(directory: Path) -> PartitionLags | None:
     """Returns the lag of each partition of a job at its query's last report."""
-    return _read(directory / "partitions.json", parse_partition_lags, 0.0)
+    return _read(directory / "partitions.json", _LAGS.validate_python, 0.0)
 
 
 def exit_report_path(directory: Path, run: int) -> Path:

@@ -9,14 +9,12 @@ letters_table.py   writes dead letters, and replaces those of a half-written mic
 tables.py          Delta tables by path or name, and the micro-batches in their logs
 sink_columns.py    compares the result's columns with the sink's and the table's
 used_columns.py    the columns of the source that a job's SQL uses
-plan_nodes.py      walks over logical plans of Spark
 stateless.py       finds an operator that needs more than one micro-batch
 merging.py         merges rows, so that a key's row never becomes older
 delta_sink.py      writes the DataFrame to Delta, each micro-batch exactly once
 dead_letters.py    counts records that could not be decoded
 query_recorder.py  records Spark's reports, for ``progress/``
-task_progress.py   whether tasks of Spark finish
-outage_log.py      lines about unreachable brokers in the run's log
+watching.py        unreachable brokers, for the run's log, and whether tasks of Spark finish
 outages.py         an outage of another system, by the innermost cause: pure
 spark_errors.py    kfetch's errors from Spark's exceptions
 """

@@ -23,7 +23,7 @@ from kfetch_jobs.checkpoints.topic_history import TopicIds, offsets_topic_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.partition_lags import summarize
-from kfetch_jobs.progress.progress_file import append_batch
+from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.progress.reports import Pulse, write_partition_lags, write_pulse
 from kfetch_jobs.progress.spark_progress import batch_from_spark, end_offsets
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
@@ -90,7 +90,7 @@ class QueryRecorder:
         self.batches += 1
         self.rows += batch.rows
         batch = replace(batch, run_batches=self.batches, run_rows=self.rows)
-        append_batch(self._job.directory, batch)
+        append_entry(self._job.directory, batch)
         self.dead_letters += batch.dead_letters
         self.lag = batch.lag
         self._last_batch = batch

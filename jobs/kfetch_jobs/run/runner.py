@@ -23,11 +23,10 @@ from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.progress.reports import read_unreachable
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.job_lock import hold_job_lock
-from kfetch_jobs.run.outage_log import OutageLog
 from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
 from kfetch_jobs.run.spark_errors import job_error
 from kfetch_jobs.run.start_checks import check_new_query, check_origin, check_replay
-from kfetch_jobs.run.task_progress import TaskProgress
+from kfetch_jobs.run.watching import OutageLog, TaskProgress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -8,9 +8,8 @@ the same rows either way, if the join keeps no row of the static side that has n
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
-
-from kfetch_jobs.run.plan_nodes import items, nodes
 
 _STATEFUL = re.compile(
     r"Aggregate|Deduplicate\w*|EventTimeWatermark|GlobalLimit|Offset|Tail|Distinct"
@@ -56,3 +55,21 @@ def _is_static_join(join: Any) -> bool:
     streams = [side for side, one in enumerate(items(join.children())) if one.isStreaming()]
     sides = _STREAM_SIDE.get(str(join.joinType().toString()), ())
     return len(streams) == 1 and streams[0] in sides
+
+
+def nodes(plan: Any, ends_at: Callable[[Any], bool] = lambda _: False) -> Iterator[Any]:
+    """Yields the plan's operators, and those of the subqueries in its expressions.
+
+    ``ends_at``: whether to leave out an operator, and everything below it.
+    """
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        if not ends_at(node):
+            yield node
+            waiting += [*items(node.children()), *items(node.subqueries())]
+
+
+def items(sequence: Any) -> list[Any]:
+    """Returns the items of a Seq of Scala."""
+    return [sequence.apply(index) for index in range(sequence.size())]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfetch.admin.values import SourceOptions
 from kfetch_jobs.config import Job
-from kfetch_jobs.run.plan_nodes import items, nodes
+from kfetch_jobs.run.stateless import items, nodes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,19 +1,24 @@
-"""``kfetch up --detach``: starts a supervisor in its own session and waits until it supervises."""
+"""``kfetch up --detach``: starts a supervisor in its own session and waits until it supervises.
+
+A supervisor that supervises notes its pid and the sentence about its page in a file. Its socket
+listens by then, so a browser that asks at once gets its answer.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
-from kfetch_jobs.supervise.store import Store, supervisor_directory
+from kfetch_jobs.supervise.store import supervisor_directory
 from kfetch_jobs.supervise.supervisor_log import log_file
-from kfetch_jobs.util.files import owner_only
+from kfetch_jobs.util.files import owner_only, read_json, write_json
 
 _UP_WITHIN_S = 60.0
 _POLL_S = 0.1
@@ -23,24 +28,45 @@ _CODE = re.compile(r" \[[A-Z_.]+\]$")
 """The code of the supervisor's error. The error that this process raises shows it again."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackgroundSupervisor:
-    """A supervisor that this process has started."""
+def _note(storage: Path) -> Path:
+    return supervisor_directory(storage) / "page.json"
 
-    child: subprocess.Popen[bytes]
-    startup_log: Path
-    log: Path
 
-    def check(self) -> None:
-        """Raises the supervisor's own error if it has ended."""
-        if self.child.poll() is not None:
-            raise _error(self.child.returncode, self.startup_log.read_text(), self.log)
+def note_up(storage: Path, page: str) -> None:
+    """Note that this process supervises. ``page`` is the sentence about its page."""
+    write_json(_note(storage), {"pid": os.getpid(), "page": page})
+
+
+def forget_up(storage: Path) -> None:
+    """Remove an earlier supervisor's note: the next supervisor may get the same pid."""
+    _note(storage).unlink(missing_ok=True)
+
+
+def wait_until_up(storage: Path, pid: int, check: Callable[[], None]) -> str:
+    """Wait until the process ``pid`` supervises. Returns the sentence about its page.
+
+    It calls ``check`` while it waits; ``check`` may raise. Raises SupervisorError after a minute.
+    """
+    deadline = time.monotonic() + _UP_WITHIN_S
+    while time.monotonic() < deadline:
+        check()
+        note = read_json(_note(storage))
+        if note.get("pid") == pid:
+            return str(note.get("page"))
+        time.sleep(_POLL_S)
+    raise SupervisorError(
+        f"the supervisor did not come up within {_UP_WITHIN_S:.0f} s (see {log_file(storage)})"
+    )
 
 
 def start_in_background(
     project: Project, environment: str | None, listen: str | None = None
-) -> BackgroundSupervisor:
-    """Start a supervisor and wait until it supervises. Raises its error if it cannot start."""
+) -> tuple[int, str]:
+    """Start a supervisor and wait until it supervises. Raises its error if it cannot start.
+
+    Returns its pid and the sentence about its page.
+    """
+    forget_up(project.storage)
     startup_log = supervisor_directory(project.storage) / "up.log"
     startup_log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "kfetch", "up", "--quiet"]
@@ -55,19 +81,15 @@ def start_in_background(
             stderr=output,
             start_new_session=True,
         )
-    supervisor = BackgroundSupervisor(child, startup_log, log_file(project.storage))
-    deadline = time.monotonic() + _UP_WITHIN_S
-    with Store.of(project.storage) as store:
-        while time.monotonic() < deadline:
-            supervisor.check()
-            running = store.last_supervisor()
-            if running and running.pid == child.pid and running.ended_s is None:
-                return supervisor
-            time.sleep(_POLL_S)
-    raise _error(None, startup_log.read_text(), supervisor.log)
+
+    def check() -> None:
+        if child.poll() is not None:
+            raise _error(child.returncode, startup_log.read_text(), log_file(project.storage))
+
+    return child.pid, wait_until_up(project.storage, child.pid, check)
 
 
-def _error(exit_code: int | None, output: str, log: Path) -> JobsError:
+def _error(exit_code: int, output: str, log: Path) -> JobsError:
     """The error of the supervisor, from its output."""
     lines = [line.removeprefix("kfetch: ") for line in output.splitlines() if line]
     sentence = _CODE.sub("", lines[-1]) if lines else "it said nothing"

@@ -14,7 +14,7 @@ from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
-    from kfetch_jobs.looks.doctor import Finding
+    from kfetch_jobs.doctor import Finding
 
 
 def doctor(
@@ -29,7 +29,7 @@ def doctor(
     Example: check an image before you ship it
       kfetch doctor || exit 1
     """
-    from kfetch_jobs.looks.doctor import Grade
+    from kfetch_jobs.doctor import Grade
 
     findings = []
     for finding in _findings(project, environment):
@@ -42,7 +42,7 @@ def doctor(
 
 
 def _findings(path: Path | None, environment: str | None) -> Iterator[Finding]:
-    from kfetch_jobs.looks.doctor import examine
+    from kfetch_jobs.doctor import examine
 
     loaded, mistake = _project(path, environment)
     yield from examine(loaded)
@@ -53,8 +53,8 @@ def _findings(path: Path | None, environment: str | None) -> Iterator[Finding]:
 def _project(path: Path | None, environment: str | None) -> tuple[Project | None, Finding | None]:
     """Returns the project if it loads, and else a finding that says why it does not."""
     from kfetch_jobs import config
+    from kfetch_jobs.doctor import Finding, Grade
     from kfetch_jobs.errors import ConfigError
-    from kfetch_jobs.looks.doctor import Finding, Grade
 
     if path is None and environment is None:
         try:

@@ -216,11 +216,11 @@ def _target(
     from kfetch_jobs.verbs import targets
 
     targets_given: list[MoveTarget] = []
-    targets_given += [target.Earliest()] if earliest else []
-    targets_given += [target.Latest()] if latest else []
+    targets_given += [target.EARLIEST] if earliest else []
+    targets_given += [target.LATEST] if latest else []
     targets_given += [targets.of_time(at)] if at is not None else []
     targets_given += [targets.of_duration(ago, time.time())] if ago is not None else []
-    targets_given += [target.Shifted(shift)] if shift is not None else []
+    targets_given += [target.shifted(shift)] if shift is not None else []
     targets_given += [targets.of_file(file)] if file is not None else []
     if len(targets_given) != 1:
         raise ConfigError(

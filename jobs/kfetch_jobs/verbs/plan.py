@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch.admin.sources import Partition
     from kfetch_jobs.checkpoints.checkpoint import Checkpoint
     from kfetch_jobs.config import Job
-    from kfetch_jobs.looks.job import JobReport, SourceReport
+    from kfetch_jobs.offsets.job_report import JobReport, SourceReport
 
 _LINES_MAX = 20
 """The number of partitions or losses in a list. ``kfetch plan --json`` has all of them."""
@@ -55,10 +55,10 @@ def plan(
       kfetch plan clicks
     """
     from kfetch_jobs.config.source_options import option_warnings
-    from kfetch_jobs.looks import job as looks
+    from kfetch_jobs.offsets import job_report
 
     loaded = project_of(project, environment).job(job)
-    report = looks.report(loaded, time.time())
+    report = job_report.report(loaded, time.time())
     schema = _schema(loaded, report.sources[0])
     if as_json:
         typer.echo(json.dumps(_plan_json(loaded, report, schema)))
@@ -233,13 +233,13 @@ def lag(
     Example: print the partitions of one job that are furthest behind
       kfetch lag clicks --partitions --json | jq '.[].partitions | sort_by(-.behind)[:5]'
     """
-    from kfetch_jobs.looks import job as looks
+    from kfetch_jobs.offsets import job_report
 
     loaded = project_of(project, environment)
     names = [job] if job is not None else loaded.jobs()
     if job is not None:
         loaded.job(job)  # raises ConfigError, exit code 2, for a mistake in its file
-    reports = list(looks.reports(loaded, names, time.time()))
+    reports = list(job_report.reports(loaded, names, time.time()))
     if as_json:
         typer.echo(json.dumps([_lag_json(report, partitions) for report in reports]))
     elif partitions:

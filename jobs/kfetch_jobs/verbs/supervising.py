@@ -83,10 +83,11 @@ def up(
     if detach:
         _detach(loaded, environment, listen)
         return
+    from kfetch_jobs.supervise.background import note_up
     from kfetch_jobs.supervise.supervisor import Supervisor
     from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
     from kfetch_jobs.util.redact import redacted_output
-    from kfetch_jobs.web.address_file import write as write_address
+    from kfetch_jobs.web.address import page_sentence
     from kfetch_jobs.web.serve import listening, serving
 
     with (
@@ -98,18 +99,15 @@ def up(
         Supervisor.start(loaded) as supervisor,
         serving(loaded, listener, logins, lambda: supervisor.last_tick_s) as address,
     ):
-        write_address(loaded.storage, address, token=bool(logins.token), closed=closed)
+        page = page_sentence(address, token=bool(logins.token), closed=closed)
+        note_up(loaded.storage, page)
         supervisor.run(stop, hurry)
 
 
 def _detach(project: Project, environment: str | None, listen: str | None) -> None:
     from kfetch_jobs.supervise.background import start_in_background
-    from kfetch_jobs.web.address_file import remove, wait_for_page
 
-    remove(project.storage)
-    started = start_in_background(project, environment, listen)
-    pid = started.child.pid
-    page = wait_for_page(project.storage, pid, started.check)
+    pid, page = start_in_background(project, environment, listen)
     typer.echo(f"the supervisor runs (process {pid}); stop it with: kfetch down\n{page}")
 
 

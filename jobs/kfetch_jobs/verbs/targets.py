@@ -12,10 +12,10 @@ from pydantic import BaseModel, NonNegativeInt, Strict, TypeAdapter, ValidationE
 from kfetch.model import TopicPartition
 from kfetch_jobs.config.values import Duration
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.offsets.target import OffsetsFromFile, Timed
+from kfetch_jobs.offsets.target import MoveTarget, timed
 
 
-def of_time(text: str) -> Timed:
+def of_time(text: str) -> MoveTarget:
     """Parse an ISO 8601 date or time. Without a zone, UTC counts.
 
     Raises ConfigError.
@@ -27,17 +27,17 @@ def of_time(text: str) -> Timed:
             f"--to-datetime {text} is no time: write it as in 2026-11-21T18:30 or "
             "2026-11-21T18:30:00+01:00"
         ) from None
-    return Timed(at.replace(tzinfo=at.tzinfo or UTC))
+    return timed(at.replace(tzinfo=at.tzinfo or UTC))
 
 
 _SECONDS = TypeAdapter[float](Duration)
 
 
-def of_duration(text: str, now_s: float) -> Timed:
+def of_duration(text: str, now_s: float) -> MoveTarget:
     """Parse a duration before ``now_s``, in seconds since 1970. Raises ConfigError."""
     try:
         seconds = _SECONDS.validate_python(text)
-        return Timed(datetime.fromtimestamp(now_s - seconds, UTC))
+        return timed(datetime.fromtimestamp(now_s - seconds, UTC))
     except (ValidationError, OverflowError, OSError, ValueError):
         raise ConfigError(
             f"--by-duration {text} is no duration: a number and a unit, as in 2h or 30 minutes"
@@ -68,7 +68,7 @@ _Plain = dict[str, dict[NonNegativeInt, _Offset]]
 _FILE: TypeAdapter[_Shown | _Plain] = TypeAdapter(_Shown | _Plain)
 
 
-def of_file(path: Path) -> OffsetsFromFile:
+def of_file(path: Path) -> MoveTarget:
     """Read offsets from a file: output of ``offsets show --json``, or ``{"clicks": {"0": 12}}``.
 
     Raises ConfigError.
@@ -95,4 +95,4 @@ def of_file(path: Path) -> OffsetsFromFile:
             (topic, number, at) for topic, parts in content.items() for number, at in parts.items()
         ]
     offsets = {TopicPartition(topic, number): at for topic, number, at in rows}
-    return OffsetsFromFile(name=str(path), offsets=offsets, topic_ids=ids)
+    return MoveTarget(f"the offsets of {path}", lambda at: offsets.get(at.tp), topic_ids=ids)

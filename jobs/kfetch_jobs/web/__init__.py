@@ -1,7 +1,6 @@
 """The supervisor's HTTP server: a page for people, and /metrics for Prometheus.
 
 address.py          the address to listen on, and which requests are refused: pure
-address_file.py     the file through which other processes find the page
 serve.py            the server, in a thread beside the supervisor's loop
 app.py              the application: its routes and error pages
 guard.py            checks before every request, and security headers
@@ -10,6 +9,5 @@ pages.py html.py    requests for pages, and their templates
 snapshot.py         the state of all jobs at one moment
 job_list.py         which jobs the first page shows, and in which order
 template_values.py  the values for the templates
-misfits.py          what agents say about values that do not fit
 job_status.py curve.py drawing.py units.py   how a page shows jobs, times and numbers: pure
 """

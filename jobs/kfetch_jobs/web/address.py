@@ -19,6 +19,7 @@ TOKEN_VARIABLE = "KFETCH_TOKEN"  # noqa: S105 - the variable's name
 METRICS_TOKEN_VARIABLE = "KFETCH_METRICS_TOKEN"  # noqa: S105 - the variable's name
 METRICS_PATH = "/metrics"
 _TOKEN_LENGTH_MIN = 16
+_ANY_INTERFACE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how this machine reaches them
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,19 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def page_sentence(address: Address | None, *, token: bool, closed: str) -> str:
+    """Returns a sentence for people: the page's address, or why there is no page.
+
+    ``token``: whether people must log in. ``closed``: the reason if there is no address.
+    """
+    if address is None:
+        return f"no page: {closed}"
+    here = Address(_ANY_INTERFACE.get(address.host, address.host), address.port)
+    others = f", from other machines at port {address.port} of this one"
+    page = f"page: http://{here}/{others if address.host in _ANY_INTERFACE else ''}"
+    return f"{page}; log in with the token of {TOKEN_VARIABLE}" if token else page
 
 
 def check_tokens(logins: Logins) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.progress.batch import Batch, Entry, RowsDeleted, RowsRestored
 
 BATCHES_MAX = 25
 """The most micro-batches that a page lists."""
@@ -121,29 +121,31 @@ class JobCurves:
     )
     batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
     """The newest is last."""
-    _before: dict[int, list[Batch]] = field(default_factory=dict)
+    _before: dict[int, deque[Batch]] = field(default_factory=dict)
     """The last micro-batches before each replay that can be undone, by the replay's number."""
 
-    def forget_dead_letters(self, first: int, move: int) -> None:
-        """Sets the dead letters of the micro-batches from ``first`` on to 0, after a replay."""
-        self._before[move] = list(self.batches)
-        for index, batch in enumerate(self.batches):
-            if batch.batch >= first:
-                self.batches[index] = replace(batch, dead_letters=0, dead_letter="")
+    def add(self, entry: Entry, now: float) -> None:
+        """Add an entry of the job's history. A micro-batch with an impossible time is skipped.
 
-    def restore_dead_letters(self, move: int) -> None:
-        """Puts back the dead letters that a replay has deleted, after it was undone."""
-        if before := self._before.pop(move, None):
-            self.batches.clear()
-            self.batches.extend(before)
+        Dead letters of rows that a replay has deleted count as 0, until the replay is undone.
+        """
+        match entry:
+            case RowsDeleted():
+                self._before[entry.move] = self.batches.copy()
+                for index, batch in enumerate(self.batches):
+                    if batch.batch >= entry.undone_from:
+                        self.batches[index] = replace(batch, dead_letters=0, dead_letter="")
+            case RowsRestored():
+                self.batches = self._before.pop(entry.restored, self.batches)
+            case Batch():
+                self._before.clear()  # the job has run since, so no replay can be undone
+                if 0.0 < entry.finished < now + _AHEAD_S:
+                    self._add_batch(entry)
 
-    def add(self, batch: Batch, now: float) -> None:
-        """Add a micro-batch. One with an impossible time is skipped."""
-        self._before.clear()  # the job has run since, so no replay can be undone
-        if 0.0 < batch.finished < now + _AHEAD_S:
-            since_s = batch.finished - max(batch.seconds, _SPREAD_S)
-            if self.batches and self.batches[-1].finished < batch.finished:
-                since_s = max(since_s, self.batches[-1].finished)
-            self.batches.append(batch)
-            for curve in self.windows.values():
-                curve.add(batch, since_s)
+    def _add_batch(self, batch: Batch) -> None:
+        since_s = batch.finished - max(batch.seconds, _SPREAD_S)
+        if self.batches and self.batches[-1].finished < batch.finished:
+            since_s = max(since_s, self.batches[-1].finished)
+        self.batches.append(batch)
+        for curve in self.windows.values():
+            curve.add(batch, since_s)

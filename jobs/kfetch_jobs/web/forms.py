@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from starlette.exceptions import HTTPException
@@ -16,8 +16,6 @@ from starlette.routing import Route
 
 from kfetch_jobs.web.html import page
 from kfetch_jobs.web.login import LOGIN_LIFETIME_S, Logins, cookie_name, local_path, parse_form
-
-__all__ = ["Forms", "read_form"]
 
 _BODY_BYTES_MAX = 4096
 _WITHIN_S = 5.0
@@ -33,9 +31,14 @@ class Forms:
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     """A hidden field of each form. Other sites can't read it. It changes with each supervisor."""
 
-    def issued(self, form: Mapping[str, str]) -> bool:
-        """Returns whether a form came from a page of this supervisor."""
-        return hmac.compare_digest(form.get("key", "").encode(), self.key.encode())
+    async def read_issued(self, request: Request) -> dict[str, str]:
+        """Returns the fields of a form. Raises HTTPException unless a page here has had it."""
+        form = await read_form(request)
+        if not hmac.compare_digest(form.get("key", "").encode(), self.key.encode()):
+            raise HTTPException(
+                403, "This form belongs to an earlier supervisor. Reload the page, and try again."
+            )
+        return form
 
     def routes(self) -> list[Route]:
         """Returns the routes of log-in and log-out."""
@@ -70,10 +73,7 @@ class Forms:
         return response
 
     async def _log_out(self, request: Request) -> Response:
-        if not self.issued(await read_form(request)):
-            raise HTTPException(
-                403, "This form belongs to an earlier supervisor. Reload the page, and try again."
-            )
+        await self.read_issued(request)
         response = RedirectResponse("/login", 303)
         response.delete_cookie(_cookie(request), httponly=True, samesite="strict")
         return response

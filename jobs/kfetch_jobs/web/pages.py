@@ -33,7 +33,7 @@ from kfetch_jobs.supervise.status import STUCK_S, JobStatus
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.cached_value import CachedValue
 from kfetch_jobs.web import job_list, template_values
-from kfetch_jobs.web.forms import Forms, read_form
+from kfetch_jobs.web.forms import Forms
 from kfetch_jobs.web.html import page
 from kfetch_jobs.web.job_status import headline, worst_tone
 from kfetch_jobs.web.snapshot import Observer, Snapshot
@@ -193,11 +193,7 @@ class Pages:
         return self._project.storage / job.name
 
     async def _order(self, request: Request) -> Response:
-        form = await read_form(request)
-        if not self._forms.issued(form):
-            raise HTTPException(
-                403, "This form belongs to an earlier supervisor. Reload the page, and try again."
-            )
+        form = await self._forms.read_issued(request)
         return await run_in_threadpool(self._handle_order, request, form)
 
     def _handle_order(self, request: Request, form: Mapping[str, str]) -> Response:

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kfetch.admin import agents
 from kfetch.admin.agents import Status
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.progress.batch import Batch, batches_of_line, restored_move, undone_from
+from kfetch_jobs.metrics.fetches import find_agents
+from kfetch_jobs.progress.batch import Batch, readable_entries
 from kfetch_jobs.progress.follower import Follower
 from kfetch_jobs.supervise.job_files import project_now
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
@@ -29,8 +29,6 @@ RUNS_MAX = 25
 _SNAPSHOT_BYTES = 16 << 20
 """The most that one snapshot reads of all progress files: a second or two. The next one goes on."""
 _FILE_BYTES_MIN = 256 << 10
-_AGENT_TIMEOUT_S = 0.5
-_ALL_AGENTS_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +69,7 @@ class Observer:
         with _part("micro-batches", troubles):
             self._follow(now)
         with _part("agents", troubles):
-            self._agents = tuple(agents.find(_AGENT_TIMEOUT_S, _ALL_AGENTS_TIMEOUT_S))
+            self._agents = tuple(find_agents())
         return Snapshot(
             at=now,
             overview=self._overview,
@@ -85,18 +83,11 @@ class Observer:
         for job, lines in self._files.read_added(
             max(_FILE_BYTES_MIN, _SNAPSHOT_BYTES // max(1, files))
         ):
-            events = [
-                (undone_from(line), restored_move(line), [*batches_of_line(line)]) for line in lines
-            ]
+            entries = list(readable_entries(lines))
             with self._lock:
                 curves = self._curves.setdefault(job, JobCurves())
-                for undone, restored, batches in events:
-                    if undone is not None:
-                        curves.forget_dead_letters(*undone)
-                    if restored is not None:
-                        curves.restore_dead_letters(restored)
-                    for batch in batches:
-                        curves.add(batch, now)
+                for entry in entries:
+                    curves.add(entry, now)
 
     def batches(self, job: str) -> list[Batch]:
         """Returns the last micro-batches, the newest first."""

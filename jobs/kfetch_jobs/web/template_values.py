@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kfetch.admin.agents import QueryStatus, Status
 from kfetch.admin.values import FetchStats
+from kfetch_jobs.metrics.fetches import readers_of
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.partition_lags import PartitionLags
 from kfetch_jobs.progress.reports import read_partition_lags
@@ -17,12 +18,15 @@ from kfetch_jobs.supervise.store import Run
 from kfetch_jobs.web.curve import WINDOWS
 from kfetch_jobs.web.drawing import Bar, bars, sparkline
 from kfetch_jobs.web.job_status import DisplayedStatus, displayed_status
-from kfetch_jobs.web.misfits import Misfits
 from kfetch_jobs.web.snapshot import Observer, Snapshot
 
 BATCHES_SHOWN = 12
 BEHIND_SHOWN = 8
+_ROWS_MAX = 10
 _FIRST = next(iter(WINDOWS))
+
+Rows = list[tuple[str, str, int]]
+"""Topic, reason or field, number of records: the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +115,12 @@ class JobPage:
     lagging: LaggingPartitions | None
     agents: list[tuple[Status, QueryStatus]]
     """The agents on this machine that read for the job."""
-    misfits: Misfits
-    """What these agents say about keys and values."""
+    totals: FetchStats
+    """What these agents have counted."""
+    reasons: Rows
+    """Why they could not decode keys and values."""
+    unknown_fields: Rows
+    """Fields that schemas lack."""
 
 
 def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: Path) -> JobPage:
@@ -120,12 +128,8 @@ def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: 
     lags = read_partition_lags(directory)
     runs, trouble = observer.runs(job.name)
     reading = job.name in snapshot.reading
-    readers = [
-        (agent, query)
-        for agent in snapshot.agents
-        for query in agent.queries
-        if job.query and query.stream == job.query
-    ]
+    readers = readers_of(snapshot.agents, job)
+    totals = sum((query.totals for _, query in readers), FetchStats())
     return JobPage(
         row=_row(job, snapshot, observer),
         batches=batch_bars([] if reading else observer.batches(job.name)[:BATCHES_SHOWN]),
@@ -134,8 +138,16 @@ def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: 
         trouble=trouble,
         lagging=lagging_partitions(lags) if lags else None,
         agents=readers,
-        misfits=Misfits(sum((query.totals for _, query in readers), FetchStats())),
+        totals=totals,
+        reasons=most_frequent(totals.undecoded_kinds),
+        unknown_fields=most_frequent(totals.unknown_fields),
     )
+
+
+def most_frequent(counts: Mapping[str, Mapping[str, int]]) -> Rows:
+    """Returns the ten most frequent of the counts by topic and by name."""
+    rows = [(topic, *item) for topic, names in counts.items() for item in names.items()]
+    return heapq.nlargest(_ROWS_MAX, rows, key=lambda row: row[2])
 
 
 def batch_bars(batches: Sequence[Batch]) -> list[tuple[Batch, list[Bar]]]:

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from kfetch_jobs import doctor
 from kfetch_jobs.demo import checks
 from kfetch_jobs.demo.settings import BUNDLED_PROJECT, Settings
+from kfetch_jobs.doctor import Finding, Grade
 from kfetch_jobs.errors import MavenError
-from kfetch_jobs.looks import doctor
-from kfetch_jobs.looks.doctor import Finding, Grade
 from tests.kfetch_jobs.commands import Command
 
 PROJECT = """\

@@ -39,7 +39,7 @@ def supervisor(monkeypatch: pytest.MonkeyPatch) -> type[Supervisor]:
         pass
 
     monkeypatch.setattr(page, "Worker", Fresh)
-    monkeypatch.setattr(page, "wait_for_page", lambda storage, pid, check: f"page of {pid}")
+    monkeypatch.setattr(page, "wait_until_up", lambda storage, pid, check: f"page of {pid}")
     return Fresh
 
 

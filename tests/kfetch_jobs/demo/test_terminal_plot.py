@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch_jobs.demo.summary import Kill
-from kfetch_jobs.demo.terminal_plot import Curves, Points, _rates, curves, plot
+from kfetch_jobs.demo.terminal_plot import Curves, Points, _lags, _rates, curves, plot
 from kfetch_jobs.progress.batch import Batch
 
 
@@ -32,11 +32,11 @@ def test_landed_rows_start_at_the_restart() -> None:
 
 def test_lag_is_produced_minus_landed() -> None:
     """Lag starts at nothing, falls in a step with each batch, and ends at nothing."""
-    lag = curves(PRODUCED, BATCHES, KILL).lag
+    drawn = curves(PRODUCED, [*BATCHES, batch(3, 119.0, 252)], KILL)
+    lags = _lags(drawn, 19.0, 38)
 
-    assert (0.0, 0) == lag[0]
-    assert [40, 20] == [value for at, value in lag if at == 2.5]
-    assert (14.0, 0) == lag[-1]
+    assert (20, 40, 40, 20) == (lags[1], lags[4], lags[5], lags[6])
+    assert (220, 220, 0) == (max(lags), lags[28], lags[29])
 
 
 def test_the_plot() -> None:
@@ -70,13 +70,13 @@ def test_rows_add_up(intervals: list[tuple[float, int]], width: int) -> None:
 def test_a_small_value_shows() -> None:
     """A column with a single row is not empty, and a column without rows is."""
     landed = [(0.0, 0.0), (1, 10_000), (2, 10_001), (3, 10_001), (4, 20_001)]
-    drawn = Curves(produced=[], landed=landed, lag=[(0, 0)], killed=1, recovered=3)
+    drawn = Curves(produced=[], landed=landed, killed=1, recovered=3)
 
     assert "in Delta  █▁ █  " in plot(drawn, width=4)[1]
 
 
 def test_nothing_at_all() -> None:
     """Curves without a point are an empty plot."""
-    drawn = Curves(produced=[], landed=[], lag=[], killed=0, recovered=0)
+    drawn = Curves(produced=[], landed=[], killed=0, recovered=0)
 
     assert "produced        up to 0 rows/s" == plot(drawn, width=4)[0]

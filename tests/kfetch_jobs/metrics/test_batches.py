@@ -31,11 +31,11 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(progress, "_BYTES_MAX", 1800)
     path = tmp_path / "a" / "progress.jsonl"
     path.parent.mkdir()
-    progress.append_batch(path.parent, BATCH)
+    progress.append_entry(path.parent, BATCH)
     batches, aside = BatchMetrics(tmp_path), 0
     for number in range(40):
         batch = replace(BATCH, seconds=0.01 * number, dead_letters=number % 2, late_rows=2)
-        progress.append_batch(path.parent, batch)
+        progress.append_entry(path.parent, batch)
         aside += not path.exists()
         if number % 3 == 0:
             batches.update()
@@ -46,7 +46,7 @@ def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert 1 == batches.damaged
     with path.open("a") as file:
         file.write('ws": 3\n')
-    progress.append_batch(path.parent, BATCH)
+    progress.append_entry(path.parent, BATCH)
     batches.update()
     batches.update()
 

@@ -100,7 +100,7 @@ def test_every_metric_is_told(
         ),
     )
     DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
-    progress.append_batch(loaded.storage / "clicks", BATCH)
+    progress.append_entry(loaded.storage / "clicks", BATCH)
     answers.append(STATUS)
     report = broker_report_path(loaded.storage / "clicks", "source")
     report.parent.mkdir()

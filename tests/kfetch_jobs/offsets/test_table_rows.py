@@ -23,9 +23,9 @@ from kfetch_jobs.offsets import execution, undo
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.plan import plan_move as plan_of
 from kfetch_jobs.offsets.table_rows import place_columns
-from kfetch_jobs.offsets.target import Earliest, Shifted
-from kfetch_jobs.progress.batch import Batch, restored_move, undone_from
-from kfetch_jobs.progress.progress_file import append_batch
+from kfetch_jobs.offsets.target import EARLIEST, shifted
+from kfetch_jobs.progress.batch import Batch, RowsDeleted, RowsRestored, parse_line
+from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.util.files import try_lock
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, committed, files, job, offset, planned, stands
@@ -159,15 +159,16 @@ def test_a_replay_forgets_the_dead_letters_that_it_deleted(
     done = Batch(batch=6, started="", finished=1.0, rows=8, seconds=1.0, end=8, latest=10)
     progress = Path("data/clicks/progress.jsonl")
     for batch in (done, replace(done, batch=7, rows=2, end=10)):
-        append_batch(progress.parent, batch)
+        append_entry(progress.parent, batch)
     asked("replay", "--shift-by=-2", "--topic", "clicks:0", "--execute")
 
     line = progress.read_text().splitlines(keepends=True)[-1]
-    move = undone_from(line)
-    assert move is not None
-    assert 7 == move[0]
+    deleted = parse_line(line)
+    assert isinstance(deleted, RowsDeleted)
+    assert 7 == deleted.undone_from
     asked("undo", "--execute")
-    assert move[1] == restored_move(progress.read_text().splitlines(keepends=True)[-1])
+    line = progress.read_text().splitlines(keepends=True)[-1]
+    assert RowsRestored(restored=deleted.move) == parse_line(line)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +299,7 @@ def test_a_new_partition_of_a_batch_without_its_commit(
     tables.write(target(), rows(0, 0, 2))
 
     the_job = the_project().job("clicks")
-    plan = plan_of(the_job, Verb.REPLAY, Shifted(0), [], margin_percent=1)
+    plan = plan_of(the_job, Verb.REPLAY, shifted(0), [], margin_percent=1)
     expected = [
         OffsetRange(topic="clicks", partition=0, begin=6, end=10),
         OffsetRange(topic="clicks", partition=2, begin=0, end=2),
@@ -314,7 +315,7 @@ def test_a_version_that_can_not_be_restored(kafka: LittleKafka, asked: Ask, tabl
     job(BOTH)
     tables.write(dead(), rows(2))
     the_job = the_project().job("clicks")
-    plan = plan_of(the_job, Verb.REPLAY, Earliest(), [], margin_percent=1)
+    plan = plan_of(the_job, Verb.REPLAY, EARLIEST, [], margin_percent=1)
     moved = execution.execute(the_project(), the_job, plan).backup
     first, second = (table.name for table in moved.tables)
     tables.vacuumed = {first}

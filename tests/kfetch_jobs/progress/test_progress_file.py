@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
-from kfetch_jobs.looks import job as looks
-from kfetch_jobs.progress.batch import Batch, undone_from
+from kfetch_jobs.offsets import job_report
+from kfetch_jobs.progress.batch import Batch, RowsDeleted, parse_line
 from kfetch_jobs.progress.progress_file import (
-    append_batch,
+    append_entry,
     append_replayed,
     last_batch,
     read_batches,
@@ -31,13 +31,13 @@ def test_how_long_it_has_been_waiting(
 ) -> None:
     """What was waiting after the last micro-batch waits still; what came since, nobody knows."""
     last_one = Checkpoint(path=Path("x"), committed=3)
-    assert waited == looks.waiting_s(batch, last_one, behind, now=110.0)
+    assert waited == job_report.waiting_s(batch, last_one, behind, now=110.0)
 
 
 def test_progress_of_another_micro_batch_proves_nothing() -> None:
     """The progress file is behind the checkpoint after a kill."""
     last_one = Checkpoint(path=Path("x"), committed=4)
-    assert looks.waiting_s(DONE, last_one, behind=5, now=110.0) is None
+    assert job_report.waiting_s(DONE, last_one, behind=5, now=110.0) is None
 
 
 def test_the_last_line_of_progress(tmp_path: Path) -> None:
@@ -45,8 +45,8 @@ def test_the_last_line_of_progress(tmp_path: Path) -> None:
     path = tmp_path / "progress.jsonl"
     assert last_batch(tmp_path) is None
     for _ in range(50):
-        append_batch(tmp_path, IDLE)
-    append_batch(tmp_path, DONE)
+        append_entry(tmp_path, IDLE)
+    append_entry(tmp_path, DONE)
     assert DONE == last_batch(tmp_path)
     with path.open("a") as file:
         file.write('{"batch": 4, "st')
@@ -62,21 +62,22 @@ def test_a_replay_forgets_what_it_deleted(tmp_path: Path) -> None:
 
     def replayed(end: int) -> tuple[int, int] | None:
         append_replayed(tmp_path, end, move=20)
-        return undone_from(path.read_text().splitlines(keepends=True)[-1])
+        entry = parse_line(path.read_text().splitlines(keepends=True)[-1])
+        return (entry.undone_from, entry.move) if isinstance(entry, RowsDeleted) else None
 
     for number in range(10):
-        append_batch(tmp_path, replace(IDLE, batch=number, end=100 * (number + 1)))
+        append_entry(tmp_path, replace(IDLE, batch=number, end=100 * (number + 1)))
     assert (None, (5, 20)) == (replayed(1000), replayed(500))
     for number in (11, 12):  # batch 10 is the replay
-        append_batch(tmp_path, replace(IDLE, batch=number, end=100 * (number - 5)))
+        append_entry(tmp_path, replace(IDLE, batch=number, end=100 * (number - 5)))
     assert ((12, 20), (3, 20)) == (replayed(600), replayed(350))
 
 
 def test_dead_letters_are_a_micro_batchs_own(tmp_path: Path) -> None:
     """A line has how many of its records can't be decoded; one of an earlier kfetch has none."""
     path = tmp_path / "progress.jsonl"
-    append_batch(tmp_path, replace(IDLE, dead_letters=3))
-    append_batch(tmp_path, IDLE)
+    append_entry(tmp_path, replace(IDLE, dead_letters=3))
+    append_entry(tmp_path, IDLE)
     counted, none = map(json.loads, path.read_text().splitlines())
     # A supervisor that is up since before an update knows no such key.
     assert (3, False) == (counted["dead_letters"], "dead_letters" in none)
@@ -87,7 +88,7 @@ def test_dead_letters_are_a_micro_batchs_own(tmp_path: Path) -> None:
 def test_a_line_of_a_later_kfetch(tmp_path: Path) -> None:
     """It is read without what this one does not know; a line that lacks something is not."""
     path = tmp_path / "progress.jsonl"
-    append_batch(tmp_path, DONE)
+    append_entry(tmp_path, DONE)
     line = path.read_text()
     path.write_text(line.replace("{", '{"later": [1], ', 1) + line.replace('"end": 10, ', ""))
 
@@ -113,10 +114,10 @@ def test_a_line_of_a_later_kfetch(tmp_path: Path) -> None:
 def test_a_damaged_line_costs_itself_alone(tmp_path: Path, damage: str) -> None:
     """Whatever a disk or an editor has made of a line, those around it are read."""
     path = tmp_path / "progress.jsonl"
-    append_batch(tmp_path, IDLE)
+    append_entry(tmp_path, IDLE)
     with path.open("ab") as file:
         file.write(damage.encode() + b"\n\xff\xfe}\n")
-    append_batch(tmp_path, DONE)
+    append_entry(tmp_path, DONE)
 
     assert [IDLE, DONE] == read_batches(tmp_path)
     assert DONE == last_batch(tmp_path)

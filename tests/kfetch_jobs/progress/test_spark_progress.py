@@ -63,7 +63,7 @@ def test_progress_of_before_is_read() -> None:
     )
     batch = parse_line(line)
 
-    assert batch is not None
+    assert isinstance(batch, Batch)
     assert (2, {}, 0.0) == (batch.rows, batch.phases, batch.lag_s)
 
 
@@ -82,11 +82,11 @@ def test_progress_survives_a_kill(tmp_path: Path) -> None:
     assert [] == progress.read_batches(tmp_path)
     batches = [batch_from_spark(TOLD | {"batchId": n}, now=1.0) for n in range(3)]
     for batch in batches:
-        progress.append_batch(tmp_path, batch)
+        progress.append_entry(tmp_path, batch)
     path.write_text(path.read_text() + '{"batch": 3, "sta')
     assert batches == progress.read_batches(tmp_path)
 
-    progress.append_batch(tmp_path, batches[0])
+    progress.append_entry(tmp_path, batches[0])
     assert [*batches, batches[0]] == progress.read_batches(tmp_path)
     assert isinstance(progress.read_batches(tmp_path)[0], Batch)
 
@@ -95,7 +95,7 @@ def test_progress_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """A full file is put aside, and replaces the one that was put aside before."""
     monkeypatch.setattr(progress, "_BYTES_MAX", 1000)
     for number in range(100):
-        progress.append_batch(tmp_path, batch_from_spark(TOLD | {"batchId": number}, now=1.0))
+        progress.append_entry(tmp_path, batch_from_spark(TOLD | {"batchId": number}, now=1.0))
     read = [batch.batch for batch in progress.read_batches(tmp_path)]
 
     assert list(range(100 - len(read), 100)) == read

@@ -14,7 +14,7 @@ from kfetch_jobs.checkpoints.origin import note_origin
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.progress.progress_file import append_batch
+from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.run import run
 from kfetch_jobs.run.query_recorder import QueryRecorder
 from kfetch_jobs.supervise.supervised_job import second_writer, single_writers
@@ -163,7 +163,7 @@ def test_a_note_of_an_older_version(progress: bool) -> None:
     assert note.pop("ran") is True
     NOTE.write_text(json.dumps(note))
     if progress:
-        append_batch(the_job().directory, a_batch())
+        append_entry(the_job().directory, a_batch())
 
     assert progress == bool(fresh_start_refusal(the_job()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfetch_jobs.progress.broker_report import Unreachable
-from kfetch_jobs.run.outage_log import OutageLog
+from kfetch_jobs.run.watching import OutageLog
 
 BROKER = Unreachable(name="broker 1 (h:9092)", since_at=100.0, cause="refused")
 

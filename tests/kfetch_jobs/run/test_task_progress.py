@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from kfetch_jobs import config
 from kfetch_jobs.progress.reports import read_pulse
 from kfetch_jobs.run.query_recorder import QueryRecorder
-from kfetch_jobs.run.task_progress import TaskProgress
+from kfetch_jobs.run.watching import TaskProgress
 from tests.kfetch_jobs.progress.test_spark_progress import TOLD
 from tests.kfetch_jobs.projects import ENVIRON
 

@@ -12,7 +12,7 @@ import pytest
 
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.progress.batch import Batch
-from kfetch_jobs.progress.progress_file import append_batch
+from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
 from kfetch_jobs.supervise import log_tail, status_reader
 from kfetch_jobs.supervise.state_machine import JobState, Phase
@@ -57,7 +57,7 @@ def _status_of(
     """The row of a running job, and its JSON."""
     directory = shop / ".kfetch" / "storage" / "clicks"
     directory.mkdir(parents=True, exist_ok=True)
-    append_batch(
+    append_entry(
         directory,
         Batch(batch=41, started="", finished=finished, rows=1, seconds=1.0, end=1, latest=1),
     )

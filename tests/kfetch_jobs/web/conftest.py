@@ -29,7 +29,7 @@ def shop(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     directory = found.storage / "clicks"
     directory.mkdir(parents=True)
     for number in (1, 2):
-        progress.append_batch(directory, batch(number, now - 20 + 5 * number))
+        progress.append_entry(directory, batch(number, now - 20 + 5 * number))
     with Store.of(found.storage) as store:
         run = store.begin("clicks", running(now), now - 90)
         store.started(run, 4711, now - 90, "")

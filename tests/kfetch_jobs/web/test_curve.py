@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.progress.batch import Batch, RowsDeleted, RowsRestored
 from kfetch_jobs.web.curve import BATCHES_MAX, WINDOWS, JobCurves
 from tests.examples import examples
 
@@ -104,14 +104,14 @@ def test_an_undone_replay_brings_the_dead_letters_back() -> None:
     def letters() -> list[int]:
         return [batch.dead_letters for batch in curves.batches]
 
-    curves.forget_dead_letters(2, move=3)
-    curves.forget_dead_letters(1, move=4)
+    curves.add(RowsDeleted(undone_from=2, move=3), NOW)
+    curves.add(RowsDeleted(undone_from=1, move=4), NOW)
     assert [0, 0] == letters()
-    curves.restore_dead_letters(4)
+    curves.add(RowsRestored(restored=4), NOW)
     assert [1, 0] == letters()
-    curves.restore_dead_letters(3)
+    curves.add(RowsRestored(restored=3), NOW)
     assert [1, 2] == letters()
-    curves.forget_dead_letters(1, move=3)
+    curves.add(RowsDeleted(undone_from=1, move=3), NOW)
     curves.add(replace(BATCH, batch=5, dead_letters=5), NOW)
-    curves.restore_dead_letters(3)
+    curves.add(RowsRestored(restored=3), NOW)
     assert [0, 0, 5] == letters()

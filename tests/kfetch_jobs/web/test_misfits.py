@@ -9,7 +9,7 @@ import pytest
 from kfetch.admin import agents
 from kfetch.fetch.stats import FetchStats, total
 from kfetch_jobs.config import Project
-from kfetch_jobs.web.misfits import Misfits
+from kfetch_jobs.web.template_values import most_frequent
 from tests.kfetch.admin.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.pages import Html, browser
 
@@ -24,12 +24,13 @@ ONE = FetchStats(
 def test_sums_of_several_agents() -> None:
     """Counts of agents are added up. The most frequent come first, and ten are shown."""
     many = FetchStats(undecoded=20, undecoded_kinds={"t": {f"k{i:02}": 1 for i in range(20)}})
-    found = Misfits(total([ONE, ONE, many]))
+    totals = total([ONE, ONE, many])
+    reasons = most_frequent(totals.undecoded_kinds)
 
-    assert (2488, 80) == (found.totals.undecoded, found.totals.sampled)
-    assert ("clicks", "value: field id is no INT", 2460) == found.reasons[0]
-    assert 10 == len(found.reasons)
-    assert [("clicks", "value.utm", 14)] == found.fields
+    assert (2488, 80) == (totals.undecoded, totals.sampled)
+    assert ("clicks", "value: field id is no INT", 2460) == reasons[0]
+    assert 10 == len(reasons)
+    assert [("clicks", "value.utm", 14)] == most_frequent(totals.unknown_fields)
 
 
 @pytest.mark.parametrize("totals", [ONE, FetchStats(records=5)])

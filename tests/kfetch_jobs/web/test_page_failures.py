@@ -90,7 +90,7 @@ def test_a_long_history_takes_several_looks(shop: Project, monkeypatch: pytest.M
     monkeypatch.setattr("kfetch_jobs.progress.follower._SOME_BYTES", 100)
     path = shop.storage / "clicks" / "progress.jsonl"
     for number in range(3, 20):
-        progress.append_batch(path.parent, batch(number, time.time()))
+        progress.append_entry(path.parent, batch(number, time.time()))
     with browser(shop) as client:
         first = Html(client.get("/jobs/clicks").text).text
         assert client.get("/jobs/clicks/curves").json()["reading"]

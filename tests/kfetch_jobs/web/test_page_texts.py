@@ -31,7 +31,7 @@ def test_what_others_wrote_is_text(shop: Project, monkeypatch: pytest.MonkeyPatc
     (jobs / "broken.yml").write_text(f"{json.dumps(EVIL)}: 1\n")
     stands(shop, phase=Phase.FAILED, sentence=EVIL.replace("\udcff", ""))
     directory = shop.storage / "clicks"
-    progress.append_batch(directory, replace(batch(3, time.time()), phases={EVIL[:40]: 0.5}))
+    progress.append_entry(directory, replace(batch(3, time.time()), phases={EVIL[:40]: 0.5}))
     (directory / "run.log").write_text(EVIL, errors="surrogateescape")
     odd = replace(lag(x=[3]), partitions={})
     write_partition_lags(directory, summarize([odd, lag(**{EVIL[:30]: [3]})], 1.0))

@@ -11,6 +11,7 @@ import pytest
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress import progress_file as progress
+from kfetch_jobs.progress.batch import RowsDeleted
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
 from kfetch_jobs.supervise.state_machine import Phase
@@ -67,7 +68,7 @@ def test_dead_letters_are_seen(shop: Project) -> None:
     (shop.path.parent / "jobs" / "clicks.yml").write_text(own_table)
     example = "t-0, offset 7: the value does not fit valueSchema: field id is no INT, at byte 6"
     told = replace(batch(3, time.time()), dead_letters=12, dead_letter=example)
-    progress.append_batch(shop.storage / "clicks", told)
+    progress.append_entry(shop.storage / "clicks", told)
     with browser(shop) as client:
         first, own = (Html(client.get(page).text).text for page in pages)
     assert "12 dead letters" in first
@@ -76,7 +77,7 @@ def test_dead_letters_are_seen(shop: Project) -> None:
     assert "Dead letters Behind after" in own
     assert " 600 12 1,234 500" in own
 
-    progress.append_undone(shop.storage / "clicks", 3, move=5)
+    progress.append_entry(shop.storage / "clicks", RowsDeleted(undone_from=3, move=5))
     with browser(shop) as client:
         for page in pages:
             text = Html(client.get(page).text).text

@@ -11,8 +11,8 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
-from kfetch_jobs.looks import doctor
-from kfetch_jobs.looks.doctor import Finding, Grade
+from kfetch_jobs import doctor
+from kfetch_jobs.doctor import Finding, Grade
 from tests.kfetch.wire.little import DESCRIBE_ONLY, LittleKafka
 from tests.kfetch.wire.scripted import ScriptedBroker
 from tests.kfetch_jobs.commands import Command
