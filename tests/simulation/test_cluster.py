@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from simulation.cluster.cluster import Cluster, Listener, Place, Records
-from simulation.cluster.log import Log
+from simulation.cluster.log import SEGMENT_MS, Log
 from simulation.cluster.releases import KAFKA_2_8, KAFKA_4_3, RELEASES, Release
 from tests.kfetch.records.batch_builder import MemoryRecords
 
@@ -155,6 +155,20 @@ def test_transactions(cluster: Cluster) -> None:
     data = log.read(0, 3, 1000, whole_first=True)
     assert (3, [(7, 1)]) == (log.last_stable, log.aborted_between(0, data))
     assert [(0, b"a")] == cluster.surviving("t", 0)
+
+
+def test_segments(cluster: Cluster) -> None:
+    """A read stays in one segment. A batch that is a week younger begins another one."""
+    put(cluster, b"a")
+    put(cluster, b"b")
+    assert cluster.roll("t", 0)
+    put(cluster, b"c")
+    cluster.produce("t", 0, [b"d"], 0.0, time_ms=SEGMENT_MS + 6)
+    log = log_of(cluster, 1)
+    sizes = [len(log.read(offset, 4, 1000, whole_first=True)) for offset in range(4)]
+
+    assert [2, 3] == log.rolls == log_of(cluster, 2).rolls
+    assert [2, 1, 1, 1] == [size // sizes[3] for size in sizes]
 
 
 def test_a_restarted_broker_comes_back(cluster: Cluster) -> None:
