@@ -187,8 +187,11 @@ class Judge:
         latest = next_fire(job.cron, job.zone, wall + slack)
         if due_s > latest + self._margin_s:
             raise Failure(f"job {name} is due {due_s - wall:.0f} s from now, {job.cron} before")
-        if begins and not state.queued and due_s > wall + 1 and not is_fire(
-            job.cron, job.zone, due_s
+        if (
+            begins
+            and not state.queued
+            and due_s > wall + 1
+            and not is_fire(job.cron, job.zone, due_s)
         ):
             raise Failure(f"job {name} is due at {due_s:.0f}, which is no time of {job.cron}")
 
@@ -222,9 +225,14 @@ class Judge:
                 f"{order.word} {order.job} is carried out {self._machine.now - order.failed:.0f} s "
                 "after its command has reported that it is not"
             )
-        has_effect = order.word != "pause" or known.state is None or known.state.phase not in (
-            Phase.FAILED,
-            Phase.STOPPED,
+        has_effect = (
+            order.word != "pause"
+            or known.state is None
+            or known.state.phase
+            not in (
+                Phase.FAILED,
+                Phase.STOPPED,
+            )
         )
         known.last_order = order.word if has_effect else ""
         known.ordered_at = self._machine.now
@@ -246,9 +254,7 @@ class Judge:
         """A command has waited until its order was done."""
         known = self._jobs[name]
         mine = [one for one in self._orders.values() if one.command is self._machine.current]
-        others = [
-            one for one in self._orders.values() if one.job == name and one.at > mine[0].at
-        ]
+        others = [one for one in self._orders.values() if one.job == name and one.at > mine[0].at]
         if order not in (Order.STOP, Order.PAUSE) or others:
             return
         if known.run is not None and known.run.leader.alive:
