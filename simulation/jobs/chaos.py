@@ -78,7 +78,7 @@ ORDERLY = Profile(
     weights={
         Kind.ORDER: 50,
         Kind.KILL: 12,
-        Kind.FREEZE: 6,
+        Kind.FREEZE: 14,
         Kind.END: 4,
         Kind.DOWN: 4,
         Kind.DISK: 4,

@@ -6,7 +6,7 @@ The judge sees each committed change of the database, each process that starts, 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +154,7 @@ class Judge:
             elif statement.startswith("INSERT INTO runs"):
                 self._jobs[values[0]].before_begin = before[values[0]]
             elif statement.startswith("UPDATE runs SET ended_s"):
-                self._run_ended(values[-1], str(values[1]))
+                self._run_ended(values[-1], str(values[1]), before)
             elif statement.startswith("INSERT INTO orders"):
                 job, word, _, ends_s = values
                 self._orders[row] = KnownOrder(
@@ -195,7 +195,7 @@ class Judge:
         ):
             raise Failure(f"job {name} is due at {due_s:.0f}, which is no time of {job.cron}")
 
-    def _run_ended(self, run: int, kind: str) -> None:
+    def _run_ended(self, run: int, kind: str, before: Mapping[str, JobState | None]) -> None:
         mark = f"{self._world.storage}#{run}"
         for process in self._marked():
             if process.environ[MARK] == mark:
@@ -203,13 +203,18 @@ class Judge:
                     f"the end of run {run} is recorded, and process {process.pid} of "
                     f"{process.name} lives"
                 )
-        for known in self._jobs.values():
+        for name, known in self._jobs.items():
             if known.run is not None and known.run.leader.environ[MARK] == mark:
-                ordered = known.ordered_at >= known.run.launched
-                finished = known.state is not None and known.state.phase is Phase.WAITING
-                fails = kind in ("failed", "killed") or (kind == "hung" and not finished)
-                fails = fails and not ordered
+                fails = self._has_failed(kind, before[name], known.state)
                 known.failed_at = self._machine.now if fails else None
+
+    @staticmethod
+    def _has_failed(kind: str, before: JobState | None, after: JobState | None) -> bool:
+        """Returns whether a run has failed. It has not if an order or the supervisor ended it."""
+        if before is not None and before.phase is Phase.STOPPING:
+            hung = before.then is Phase.BACKOFF
+            return hung and after is not None and after.phase is not Phase.WAITING
+        return kind in ("failed", "killed")
 
     def _answered(self, number: int, reply: dict[str, Any]) -> None:
         order = self._orders.get(number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
@@ -56,12 +57,24 @@ def clock_steps_unseen() -> Iterator[None]:
 @contextmanager
 def orders_without_end() -> Iterator[None]:
     """The supervisor carries an order out, however old it is."""
-    add_order = Store.add_order
+    add_order, reply_to = Store.add_order, Store.reply_to
+    told: dict[int, str] = {}
 
-    def without_end(self: Store, *arguments: object, **_: object) -> int:
-        return add_order(self, *arguments[:3])  # type: ignore[arg-type]
+    def without_end(self: Store, *arguments: Any) -> int:
+        order = add_order(self, *arguments[:3])
+        told.pop(order, None)
+        return order
 
-    with patch.object(Store, "add_order", without_end):
+    def reply(self: Store, order: int) -> str | None:
+        return told.get(order) or reply_to(self, order)
+
+    with (
+        patch.object(Store, "add_order", without_end),
+        patch.object(
+            Store, "withdraw", lambda _, orders, text: told.update(zip(orders, repeat(text)))
+        ),
+        patch.object(Store, "reply_to", reply),
+    ):
         yield
 
 
