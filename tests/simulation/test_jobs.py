@@ -17,19 +17,24 @@ from simulation.jobs.planted import BY_KIND
 
 FAULTS = [
     ("supervision", "a cron time that has passed", 5),
-    ("supervision", "clock steps unseen", 6),
-    ("supervision", "orders without end", 0),
-    ("supervision", "runs of the predecessor forgotten", 0),
-    ("supervision", "no back-off", 0),
-    ("supervision", "a stopped job starts", 0),
-    ("supervision", "a hung round counts from its beginning", 0),
+    ("supervision", "clock steps unseen", 16),
+    ("supervision", "orders without end", 5),
+    ("supervision", "runs of the predecessor forgotten", 1),
+    ("supervision", "no back-off", 2),
+    ("supervision", "a stopped job starts", 13),
+    ("supervision", "a hung round counts from its beginning", 2),
     ("supervision", "withdrawn orders count", 0),
-    ("moves", "a move done before its micro-batch", 0),
-    ("moves", "rows of the planned micro-batch", 0),
+    ("moves", "a move done before its micro-batch", 288),
+    ("moves", "rows of the planned micro-batch", 15),
     ("letters", "rows before letters", 0),
     ("letters", "letters of a half-written micro-batch", 2),
 ]
 """Each fault with its kind of simulation, and a seed that finds it."""
+QUIET = [
+    ("supervision", 21),
+    *(("moves", seed) for seed in (15, 288)),
+    *(("letters", seed) for seed in range(8)),
+]
 STORIES = (("supervision", 21), ("moves", 4), ("letters", 4))
 STORY = f"""\
 from simulation.jobs import run
@@ -40,12 +45,17 @@ for kind, seed in {STORIES}:
 
 @pytest.mark.parametrize(("kind", "fault", "seed"), FAULTS, ids=lambda value: str(value))
 def test_planted_faults_are_found(kind: str, fault: str, seed: int) -> None:
-    """A fault breaks an invariant. The same seed without the fault breaks none."""
+    """A planted fault breaks an invariant."""
     with BY_KIND[kind][fault]():
-        found = run(seed, kind=kind)
+        assert run(seed, kind=kind).failure
 
-    assert found.failure
-    assert "" == run(seed, kind=kind, events=found.events).failure
+
+@pytest.mark.parametrize(("kind", "seed"), QUIET)
+def test_nothing_breaks_without_a_fault(kind: str, seed: int) -> None:
+    """The product as it is breaks no invariant, whatever these seeds do to it."""
+    found = run(seed, kind=kind)
+
+    assert ("", True) == (found.failure, found.steps > 0)
 
 
 def test_each_planted_fault_has_its_seed() -> None:
