@@ -1,8 +1,9 @@
 """A streaming query: the order of calls of Spark's MicroBatchExecution, and its checkpoint.
 
 For each micro-batch: ``latestOffset``, the offset log, ``commit`` of the batch before,
-``partitions``, tasks, the sink, the commit log. A killed query leaves the checkpoint and the sink, as they are at
-that moment. The next one plans the uncommitted micro-batch again, from the offset log.
+``partitions``, tasks, the sink, the commit log. A killed query leaves the checkpoint and the sink,
+as they are at that moment. The next one plans the uncommitted micro-batch again, from the offset
+log.
 """
 
 from __future__ import annotations
