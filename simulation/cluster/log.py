@@ -141,6 +141,7 @@ class Log:
         return self.batches[min(first, len(self.batches) - 1)].time_ms
 
     def _note_epoch(self, epoch: int, offset: int) -> None:
+        offset = max(offset, self.start)  # the log may start within its first batch
         while self.epochs and (self.epochs[-1][0] >= epoch or self.epochs[-1][1] >= offset):
             self.epochs.pop()
         self.epochs.append((epoch, offset))

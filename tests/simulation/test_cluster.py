@@ -213,6 +213,15 @@ def test_reassigned(cluster: Cluster) -> None:
     assert ("t", 0) not in cluster.brokers[1].hosted
 
 
+def test_a_copy_of_a_log_that_starts_within_a_batch(cluster: Cluster) -> None:
+    """A new replica knows no epoch before the log's start, though its first batch begins there."""
+    put(cluster, b"a", b"b", b"c")
+    cluster.delete_records("t", 0, 2, 0.0)
+    assert cluster.reassign("t", 0, [3], 0.0)
+
+    assert (2, [(0, 2), (1, 3)]) == (log_of(cluster, 3).start, log_of(cluster, 3).epochs)
+
+
 def test_a_broker_that_lags(cluster: Cluster) -> None:
     """A broker that lags believes that it still leads, and knows no new topic."""
     cluster.brokers[1].lags = True
