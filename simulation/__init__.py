@@ -1,4 +1,4 @@
-"""Runs the product in one thread, in virtual time, from one seed: rare orders of events, by the million.
+"""Runs the product in one thread, in virtual time, from one seed: rare orders, by the million.
 
 kernel/     threads as greenlets, virtual time, stand-ins for the modules that wait
 cluster/    a model of a Kafka cluster, and what may happen to it

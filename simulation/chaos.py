@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from simulation.kernel import Process
     from simulation.world import World
 
-Numbers = tuple[float, ...]
+Numbers = Sequence[float]
 _NUMBERS = 2
 
 
@@ -28,7 +28,7 @@ def draw(
     actions = []
     while per_s and kinds and (at_s := at_s + chance.expovariate(per_s)) < seconds:
         (kind,) = chance.choices(kinds, list(weights.values()))
-        numbers = tuple(round(chance.random(), 4) for _ in range(_NUMBERS))
+        numbers = [round(chance.random(), 4) for _ in range(_NUMBERS)]
         actions.append(Action(round(at_s, 6), kind, {"numbers": numbers}))
     return actions
 

@@ -50,9 +50,7 @@ def run_source(
     return run_scenario(scenario(seed, minutes), events, fault)
 
 
-def run_scenario(
-    drawn: Scenario, events: Sequence[int] | None = None, fault: str = ""
-) -> Result:
+def run_scenario(drawn: Scenario, events: Sequence[int] | None = None, fault: str = "") -> Result:
     """Simulate a query by a scenario, such as one that was written after a report."""
     from simulation import world
     from simulation.planted import PLANTED

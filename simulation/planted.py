@@ -1,4 +1,4 @@
-"""Faults planted on purpose, to see whether the simulation finds them. Each is a context manager."""
+"""Faults planted on purpose: does the simulation find them? Each is a context manager."""
 
 from __future__ import annotations
 

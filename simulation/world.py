@@ -44,7 +44,7 @@ from simulation.machine import Machine, OsProcess, installed
 from simulation.machine.install import GLOBALS, agent_modules, agent_program
 from simulation.network import Network
 from simulation.scenario import Scenario
-from simulation.spark.executor import Executor, Row
+from simulation.spark.executor import Executor, Row, TaskFailed
 from simulation.spark.query import Checkpoint, Query, Sink
 
 SETTLE_S = 900.0
@@ -322,10 +322,16 @@ class World:
     def _check_error(self, error: BaseException) -> None:
         if isinstance(error, DataLoss):
             self._name(error)
+        elif isinstance(error, TaskFailed) and self._kills_workers:
+            return  # its worker was killed four times
         elif not isinstance(error, KfetchError):
             raise Violation(f"the query failed by a bug: {error!r}") from error
         elif self.scenario.profile == "calm":
             raise Violation(f"the query failed without a reason: {error!r}") from error
+
+    @property
+    def _kills_workers(self) -> bool:
+        return any(action.kind == "kill_worker" for action in self.scenario.actions)
 
     def _warn_of_loss(self, loss: DataLoss) -> str:
         self._name(loss)

@@ -168,6 +168,41 @@ def topics(side: Side) -> Answers:
     yield "new metadata", side.metadata("t")
 
 
+def transactions(side: Side) -> Answers:
+    """Records of transactions that run, that were aborted, and that were committed."""
+    side.create("x", [[1]])
+    side.produce("x", [b"plain"])
+    x = side.topic_id("x")
+
+    def everything(moment: str) -> Answers:
+        for isolation in (0, 1):
+            for stamp in (-1, 0):
+                listed = side.list_offsets(topic="x", timestamp=stamp, isolation=isolation)
+                yield f"{moment}: time {stamp}, isolation {isolation}", listed
+            for offset in range(9):
+                fetched = side.fetch(("x", x, 0, offset), isolation=isolation)
+                yield f"{moment}: offset {offset}, isolation {isolation}", fetched
+
+    opened = side.fetch(("x", x, 0, 1), session=("", 0), isolation=1)
+    yield "opened", opened
+    side.begin("x", [b"1", b"2"])
+    yield from everything("open")
+    waits = side.fetch(session=("session 1", 1), isolation=1, wait_ms=WAIT_MS)
+    yield "committed records wait", waits
+    waits = side.fetch(("x", x, 0, 1), isolation=1, wait_ms=WAIT_MS)
+    yield "without a session, too", waits
+    side.end("x", commits=False)
+    yield from everything("aborted")
+    yield "told", side.fetch(session=("session 1", 2), isolation=1, wait_ms=WAIT_MS)
+    side.begin("x", [b"3"])
+    side.produce("x", [b"between"])
+    yield from everything("open again")
+    side.end("x", commits=True)
+    yield from everything("committed")
+    limited = side.fetch(("x", x, 0, 0), isolation=1, bytes=75)
+    yield "a part", limited
+
+
 def truncation(side: Side) -> Answers:
     """Two replicas: an unclean election cuts the log, and it grows again."""
     side.create("u", [[1, 2]])

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.protocol.consumer import (
     FetchRequest,
@@ -70,6 +71,14 @@ class Side(ABC):
         self, topic: str, values: Sequence[bytes], index: int = 0, *, time_ms: int = TIME_MS
     ) -> None:
         """Write one batch. All replicas in sync have it afterwards."""
+
+    @abstractmethod
+    def begin(self, topic: str, values: Sequence[bytes]) -> None:
+        """Write one batch to the first partition in a transaction that goes on."""
+
+    @abstractmethod
+    def end(self, topic: str, *, commits: bool) -> None:
+        """End the transaction, and wait until its marker is in the log."""
 
     @abstractmethod
     def stop(self, broker: int) -> None:
@@ -305,6 +314,7 @@ class RealSide(Side):
             {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"}
         ).network
         self._connections: dict[int, Connection] = {}
+        self._producer: Producer
 
     def close(self) -> None:
         """Close all connections."""
@@ -319,6 +329,33 @@ class RealSide(Side):
         contract.wait_known(self._cluster, topic)
         for index, numbers in assignments.items():
             self._wait_leads(topic, index, numbers[0])
+
+    def begin(self, topic: str, values: Sequence[bytes]) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": self._cluster.bootstrap_servers,
+                "transactional.id": f"{topic}-{len(self._labels)}-{time.monotonic_ns()}",
+                "linger.ms": 50,
+            }
+        )
+        self._producer.init_transactions(_PATIENCE_S)
+        self._producer.begin_transaction()
+        for value in values:
+            self._producer.produce(topic, value, partition=0, timestamp=TIME_MS)
+        assert 0 == self._producer.flush(_PATIENCE_S)
+
+    def end(self, topic: str, *, commits: bool) -> None:
+        end = self._producer.commit_transaction if commits else self._producer.abort_transaction
+        end(_PATIENCE_S)
+
+        def ended() -> bool:
+            stable, high = (
+                self.list_offsets(topic=topic, timestamp=-1, isolation=isolation)[1]
+                for isolation in (1, 0)
+            )
+            return bool(stable == high)
+
+        wait_until(ended, what="the marker of a transaction")
 
     def _wait_leads(self, topic: str, index: int, broker: int) -> None:
         """Wait until a broker leads: its metadata names a topic before it has the replica."""
@@ -437,7 +474,8 @@ class ModelSide(Side):
     def __init__(self, release: str, brokers: int, *, slots: int = 1000) -> None:
         super().__init__()
         self._cluster = Cluster(brokers, Random(1), release=RELEASES[release], slots=slots)
-        self._now_ms = 1e6
+        self._now_ms = time.time() * 1000
+        self._transactions = 0
 
     def create(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
         self._cluster.create_topic(topic, len(replicas), self._now_ms, placed=replicas)
@@ -452,6 +490,17 @@ class ModelSide(Side):
         self, topic: str, values: Sequence[bytes], index: int = 0, *, time_ms: int = TIME_MS
     ) -> None:
         assert self._cluster.produce(topic, index, values, self._now_ms, time_ms=time_ms)
+
+    def begin(self, topic: str, values: Sequence[bytes]) -> None:
+        self._transactions += 1
+        assert self._cluster.produce(
+            topic, 0, values, self._now_ms, time_ms=TIME_MS, producer=self._transactions
+        )
+
+    def end(self, topic: str, *, commits: bool) -> None:
+        assert self._cluster.end_transaction(
+            topic, 0, self._transactions, self._now_ms, commits=commits
+        )
 
     def stop(self, broker: int) -> None:
         self._cluster.stop_broker(broker, self._now_ms)

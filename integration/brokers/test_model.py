@@ -22,8 +22,15 @@ pytestmark = [pytest.mark.integration, pytest.mark.brokers]
 
 Script = Callable[[Side], Answers]
 SLOTS = 8
-ALONE: list[Script] = [scripts.sessions, scripts.fairness, scripts.offsets, scripts.topics]
-TOGETHER: list[Script] = [scripts.strangers, scripts.truncation]
+SCRIPTS: list[Script] = [
+    scripts.sessions,
+    scripts.fairness,
+    scripts.offsets,
+    scripts.topics,
+    scripts.transactions,
+    scripts.strangers,
+    scripts.truncation,
+]
 
 
 @pytest.fixture(scope="module", params=[release(name) for name in RELEASES], ids=lambda r: r.name)
@@ -40,7 +47,7 @@ def cluster(tested: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield started
 
 
-@pytest.mark.parametrize("script", ALONE + TOGETHER, ids=lambda script: script.__name__)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_the_same_answers(cluster: ReleaseCluster, tested: Release, script: Script) -> None:
     """The model answers each question of a script as the broker does."""
     compare(cluster, ModelSide(tested.name, 2), script)

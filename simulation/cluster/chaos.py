@@ -49,6 +49,7 @@ WEIGHTS: Mapping[str, float] = {
     "truncate": 1,
     "expire": 2,
     "delete_records": 2,
+    "roll": 2,
     "delete_topic": 0.3,
     "recreate_topic": 0.5,
     "add_partitions": 0.5,
@@ -130,6 +131,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "truncate": (*_PLACE, "count", "seconds"),
     "expire": (*_PLACE, "fraction"),
     "delete_records": (*_PLACE, "fraction"),
+    "roll": _PLACE,
     "delete_topic": ("topic",),
     "recreate_topic": ("topic", "seconds"),
     "add_partitions": ("topic", "count"),
@@ -282,6 +284,12 @@ class Chaos:
     def delete_records(self, topic: str, partition: int, fraction: float) -> str | None:
         """Delete records from the start, perhaps a part of a batch."""
         return self._delete_before(topic, partition, fraction, whole=False)
+
+    def roll(self, topic: str, partition: int) -> str | None:
+        """The log begins a new segment."""
+        if not self._has(topic, partition) or not self.cluster.roll(topic, partition):
+            return None
+        return f"{topic}-{partition}"
 
     def _delete_before(
         self, topic: str, partition: int, fraction: float, *, whole: bool

@@ -213,6 +213,14 @@ class Cluster:
             self.listener.expired(hosted.topic_id, (name, index), gone, before)
             self._replicate((name, index), now_ms)
 
+    def roll(self, name: str, index: int) -> bool:
+        """Begin a new segment at every replica. Returns whether there is a leader."""
+        if self._leading((name, index)) is None:
+            return False
+        for replica in self._replicas_of((name, index)):
+            replica.log.roll()
+        return True
+
     def surviving(self, name: str, index: int) -> list[tuple[int, bytes]]:
         """Returns the records that a reader gets who starts now, with their offsets."""
         hosted = self._leading((name, index)) or self._last_leader((name, index))

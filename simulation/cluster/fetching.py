@@ -172,6 +172,8 @@ class Fetch:
             if offset > end and self.broker.release.ends_wait_beyond:
                 return True
             if offset < end:
+                if log.rolls and log.segment_end(offset) < end:
+                    return True
                 size += min(log.bytes_between(offset, end), cached.bytes_max)
             if cached.fetched_epoch >= 0 and _diverging(found, cached) is not None:
                 return True

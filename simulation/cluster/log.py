@@ -10,6 +10,8 @@ from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 UNDEFINED = -1
+SEGMENT_MS = 7 * 24 * 3600 * 1000
+"""A batch that is so much younger than its segment begins a new one: Kafka's default."""
 NO_END = (UNDEFINED, UNDEFINED)
 
 
@@ -55,6 +57,8 @@ class Log:
         self.open: dict[int, int] = {}
         """Running transactions: the producer, and the first offset."""
         self.aborted: list[Aborted] = []
+        self.rolls: list[int] = []
+        """The first offset of each segment but the first one. One read stays in one segment."""
 
     @property
     def last_stable(self) -> int:
@@ -73,6 +77,8 @@ class Log:
         """Add a batch at the end."""
         if not self.epochs or self.epochs[-1][0] != batch.epoch:
             self._note_epoch(batch.epoch, batch.base)
+        if self.batches and batch.time_ms - self._first_time() > SEGMENT_MS:
+            self.rolls.append(batch.base)
         self.batches.append(batch)
         self.bases.append(batch.base)
         self._places.append(self._size)
@@ -93,6 +99,7 @@ class Log:
         self.end = max(self.batches[-1].last + 1 if self.batches else self.start, self.start)
         self.end = min(self.end, max(end, self.start))
         self.epochs = [entry for entry in self.epochs if entry[1] < self.end]
+        self.rolls = [first for first in self.rolls if first < self.end]
         self.high_watermark = min(self.high_watermark, self.end)
         self.open, self.aborted = {}, []
         for batch in self.batches:
@@ -121,9 +128,20 @@ class Log:
         """Begin anew at an offset, as a replica does that has nothing of its leader's log."""
         self.batches, self.bases, self._places = [], [], []
         self.start = self.end = self.high_watermark = offset
-        self.epochs, self.open, self.aborted = [], {}, []
+        self.epochs, self.open, self.aborted, self.rolls = [], {}, [], []
+
+    def roll(self) -> None:
+        """Begin a new segment, as a full one demands."""
+        if self.batches and self.end not in self.rolls:
+            self.rolls.append(self.end)
+
+    def _first_time(self) -> int:
+        """Returns the time of the last segment's first batch."""
+        first = self.first_at(self.rolls[-1]) if self.rolls else 0
+        return self.batches[min(first, len(self.batches) - 1)].time_ms
 
     def _note_epoch(self, epoch: int, offset: int) -> None:
+        offset = max(offset, self.start)  # the log may start within its first batch
         while self.epochs and (self.epochs[-1][0] >= epoch or self.epochs[-1][1] >= offset):
             self.epochs.pop()
         self.epochs.append((epoch, offset))
@@ -166,6 +184,8 @@ class Log:
         index, stop = self.first_at(offset), bisect_left(self.bases, limit)
         if stop <= index:
             return b""
+        if self.rolls:
+            stop = min(stop, bisect_left(self.bases, self.segment_end(self.bases[index])))
         first = batches[index].data
         if len(first) > bytes_max:
             return first if whole_first else b""
@@ -173,6 +193,10 @@ class Log:
             return first
         data = b"".join([batch.data for batch in batches[index:stop]])
         return data if len(data) <= bytes_max else data[:bytes_max]
+
+    def segment_end(self, offset: int) -> int:
+        """Returns where the segment of an offset ends. The last one ends with the log."""
+        return next((first for first in self.rolls if first > offset), self.end)
 
     def aborted_between(self, offset: int, data: bytes) -> list[tuple[int, int]]:
         """Returns (producer, first offset) of the aborted transactions within a read's bytes."""

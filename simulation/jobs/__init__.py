@@ -7,7 +7,6 @@ letters.py      dead letters beside rows: the commits of a micro-batch
 
     outcome = run(17)                      one simulation
     outcome = run(17, events=[0, 3])       the same one with two of its events
-    outcome = smaller(outcome)             with as few events as still fail
 
 machine.py has virtual time and processes, and system.py the stand-ins of the system's modules.
 runs.py, tables.py and project.py stand in for runs, Delta and a project. cron.py computes cron
@@ -24,7 +23,7 @@ from typing import Any
 
 from simulation.jobs.machine import Failure, Machine
 
-__all__ = ["KINDS", "Outcome", "run", "smaller"]
+__all__ = ["KINDS", "Outcome", "run"]
 
 KINDS = ("supervision", "moves", "letters")
 
@@ -104,19 +103,3 @@ def _lines(machine: Machine, room: str) -> list[str]:
         text = what.replace(room, "ROOM") if room else what
         lines.append(f"{at:12.3f}  {clock}  {who}: {text}")
     return lines
-
-
-def smaller(outcome: Outcome) -> Outcome:
-    """Returns a failure of the same seed with as few events as still fail, with its story."""
-    kept = list(outcome.events)
-    size = max(1, len(kept) // 2)
-    while size:
-        begin = 0
-        while begin < len(kept):
-            fewer = kept[:begin] + kept[begin + size :]
-            if run(outcome.seed, kind=outcome.kind, events=fewer).failure:
-                kept = fewer
-            else:
-                begin += size
-        size //= 2
-    return run(outcome.seed, kind=outcome.kind, events=kept, keep_story=True)

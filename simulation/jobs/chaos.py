@@ -78,7 +78,7 @@ ORDERLY = Profile(
     weights={
         Kind.ORDER: 50,
         Kind.KILL: 12,
-        Kind.FREEZE: 6,
+        Kind.FREEZE: 14,
         Kind.END: 4,
         Kind.DOWN: 4,
         Kind.DISK: 4,
@@ -106,9 +106,9 @@ CLOCKS = Profile(
     pace_s=5.0,
     life_s=600.0,
 )
-DAYS = Profile(
-    seconds=1.2 * _DAY_S,
-    each_s=6 * 3600.0,
+NIGHT = Profile(
+    seconds=14 * 3600.0,
+    each_s=2.5 * 3600.0,
     weights={
         Kind.ORDER: 20,
         Kind.KILL: 15,
@@ -123,7 +123,7 @@ DAYS = Profile(
     pace_s=60.0,
     life_s=1800.0,
 )
-PROFILES = (ORDERLY, CLOCKS, DAYS)
+PROFILES = (ORDERLY, CLOCKS, NIGHT)
 
 
 def draw_events(draw: random.Random, profile: Profile, jobs: Sequence[str]) -> list[Event]:

@@ -6,7 +6,7 @@ The judge sees each committed change of the database, each process that starts, 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +154,7 @@ class Judge:
             elif statement.startswith("INSERT INTO runs"):
                 self._jobs[values[0]].before_begin = before[values[0]]
             elif statement.startswith("UPDATE runs SET ended_s"):
-                self._run_ended(values[-1], str(values[1]))
+                self._run_ended(values[-1], str(values[1]), before)
             elif statement.startswith("INSERT INTO orders"):
                 job, word, _, ends_s = values
                 self._orders[row] = KnownOrder(
@@ -187,12 +187,15 @@ class Judge:
         latest = next_fire(job.cron, job.zone, wall + slack)
         if due_s > latest + self._margin_s:
             raise Failure(f"job {name} is due {due_s - wall:.0f} s from now, {job.cron} before")
-        if begins and not state.queued and due_s > wall + 1 and not is_fire(
-            job.cron, job.zone, due_s
+        if (
+            begins
+            and not state.queued
+            and due_s > wall + 1
+            and not is_fire(job.cron, job.zone, due_s)
         ):
             raise Failure(f"job {name} is due at {due_s:.0f}, which is no time of {job.cron}")
 
-    def _run_ended(self, run: int, kind: str) -> None:
+    def _run_ended(self, run: int, kind: str, before: Mapping[str, JobState | None]) -> None:
         mark = f"{self._world.storage}#{run}"
         for process in self._marked():
             if process.environ[MARK] == mark:
@@ -200,13 +203,18 @@ class Judge:
                     f"the end of run {run} is recorded, and process {process.pid} of "
                     f"{process.name} lives"
                 )
-        for known in self._jobs.values():
+        for name, known in self._jobs.items():
             if known.run is not None and known.run.leader.environ[MARK] == mark:
-                ordered = known.ordered_at >= known.run.launched
-                finished = known.state is not None and known.state.phase is Phase.WAITING
-                fails = kind in ("failed", "killed") or (kind == "hung" and not finished)
-                fails = fails and not ordered
+                fails = self._has_failed(kind, before[name], known.state)
                 known.failed_at = self._machine.now if fails else None
+
+    @staticmethod
+    def _has_failed(kind: str, before: JobState | None, after: JobState | None) -> bool:
+        """Returns whether a run has failed. It has not if an order or the supervisor ended it."""
+        if before is not None and before.phase is Phase.STOPPING:
+            hung = before.then is Phase.BACKOFF
+            return hung and after is not None and after.phase is not Phase.WAITING
+        return kind in ("failed", "killed")
 
     def _answered(self, number: int, reply: dict[str, Any]) -> None:
         order = self._orders.get(number)
@@ -222,9 +230,14 @@ class Judge:
                 f"{order.word} {order.job} is carried out {self._machine.now - order.failed:.0f} s "
                 "after its command has reported that it is not"
             )
-        has_effect = order.word != "pause" or known.state is None or known.state.phase not in (
-            Phase.FAILED,
-            Phase.STOPPED,
+        has_effect = (
+            order.word != "pause"
+            or known.state is None
+            or known.state.phase
+            not in (
+                Phase.FAILED,
+                Phase.STOPPED,
+            )
         )
         known.last_order = order.word if has_effect else ""
         known.ordered_at = self._machine.now
@@ -246,9 +259,7 @@ class Judge:
         """A command has waited until its order was done."""
         known = self._jobs[name]
         mine = [one for one in self._orders.values() if one.command is self._machine.current]
-        others = [
-            one for one in self._orders.values() if one.job == name and one.at > mine[0].at
-        ]
+        others = [one for one in self._orders.values() if one.job == name and one.at > mine[0].at]
         if order not in (Order.STOP, Order.PAUSE) or others:
             return
         if known.run is not None and known.run.leader.alive:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -120,9 +118,10 @@ class LettersSimulation:
         machine = self.machine
         with substituted(self._names()):
             try:
-                for plan in (*self.events, RunPlan(
-                    decoding=0, killed_after=-1, full_after=-1, batches=1
-                )):
+                for plan in (
+                    *self.events,
+                    RunPlan(decoding=0, killed_after=-1, full_after=-1, batches=1),
+                ):
                     self._run_once(plan)
             finally:
                 machine.close()
@@ -174,7 +173,7 @@ class LettersSimulation:
 
     def _has_rows(self, number: int) -> bool:
         versions = self.lake.tables.get(str(self.job.target))
-        return bool(versions) and versions[-1].transactions.get(_QUERY, -1) >= number
+        return versions is not None and versions[-1].transactions.get(_QUERY, -1) >= number
 
     def _batch(self, number: int, decoding: int, *, all_places: bool) -> Any:
         begin = self._planned[number - 1] if number else 0

@@ -307,7 +307,7 @@ class Machine:
                     break
                 try:
                     thread.throw(GreenletExit)
-                except BaseException:  # noqa: S112 - nobody judges it any more
+                except BaseException:
                     continue
         self._killed.clear()
         self.processes.clear()

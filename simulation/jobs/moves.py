@@ -305,27 +305,33 @@ class MovesSimulation:
         self._before_move |= dict.fromkeys(present - known, before)
         if backups.interrupted_move(self.job) is not None:
             return
-        if present - known:  # a new move, which has ended
-            goal = self._goal(action, before[0])
-            if after[0] != goal:
-                raise Failure(f"after a {action.word}, the job stands at {after[0]}, not at {goal}")
-            if action.word is Word.RESET and after[1] != before[1]:
-                raise Failure("a reset has changed the table")
-            if action.word is Word.REPLAY:
-                kept = tuple(row for row in before[1] if row[1] < after[0][row[0]])
-                if after[1] != kept:
-                    raise Failure(f"after a replay, the table has {_difference(after[1], kept)}")
-        elif known - present:  # undone
-            expected = self._before_move[max(known - present)]
-            if after != expected:
-                raise Failure(
-                    f"undone, the job stands at {after[0]}, not at {expected[0]}, and the table "
-                    f"has {_difference(after[1], expected[1])}"
-                )
+        if present - known:
+            self._judge_new_move(action, before, after)
+        elif known - present:
+            self._judge_undone(self._before_move[max(known - present)], after)
         elif after != before and not interrupted:
             raise Failure(f"a {action.word} that has not happened has changed {before} to {after}")
         elif action.word is Word.UNDO and process.finished and process.result is None:
             raise Failure("an undo has succeeded and done nothing")
+
+    def _judge_new_move(self, action: Action, before: Snapshot, after: Snapshot) -> None:
+        """A new move has ended."""
+        goal = self._goal(action, before[0])
+        if after[0] != goal:
+            raise Failure(f"after a {action.word}, the job stands at {after[0]}, not at {goal}")
+        if action.word is Word.RESET and after[1] != before[1]:
+            raise Failure("a reset has changed the table")
+        if action.word is Word.REPLAY:
+            kept = tuple(row for row in before[1] if row[1] < after[0][row[0]])
+            if after[1] != kept:
+                raise Failure(f"after a replay, the table has {_difference(after[1], kept)}")
+
+    def _judge_undone(self, expected: Snapshot, after: Snapshot) -> None:
+        if after != expected:
+            raise Failure(
+                f"undone, the job stands at {after[0]}, not at {expected[0]}, and the table "
+                f"has {_difference(after[1], expected[1])}"
+            )
 
     def _goal(self, action: Action, before: dict[int, int]) -> dict[int, int]:
         """Returns where each partition goes on after a move."""
@@ -525,8 +531,7 @@ class _TableRows:
 
 def _in(row: Row, ranges: Sequence[OffsetRange]) -> bool:
     return any(
-        one.partition == row["partition"] and one.begin <= row["offset"] < one.end
-        for one in ranges
+        one.partition == row["partition"] and one.begin <= row["offset"] < one.end for one in ranges
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
@@ -24,9 +25,10 @@ from kfetch_jobs.run import delta_sink, letters_table
 from kfetch_jobs.run.dataframes import apply_transform
 from kfetch_jobs.run.dead_letter_frames import good_records, places_of, split_rows_and_places
 from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
-from kfetch_jobs.supervise import state_machine, supervised_job, supervisor
-from kfetch_jobs.supervise.rules import CronTimes
+from kfetch_jobs.supervise import state_machine, store
+from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.wall_clock import WallClock
 
 if TYPE_CHECKING:
@@ -55,17 +57,29 @@ def clock_steps_unseen() -> Iterator[None]:
 @contextmanager
 def orders_without_end() -> Iterator[None]:
     """The supervisor carries an order out, however old it is."""
-    add_order = Store.add_order
+    add_order, reply_to = Store.add_order, Store.reply_to
+    told: dict[int, str] = {}
 
-    def without_end(self: Store, *arguments: object, **_: object) -> int:
-        return add_order(self, *arguments[:3])  # type: ignore[arg-type]
+    def without_end(self: Store, *arguments: Any) -> int:
+        order = add_order(self, *arguments[:3])
+        told.pop(order, None)
+        return order
 
-    with patch.object(Store, "add_order", without_end):
+    def reply(self: Store, order: int) -> str | None:
+        return told.get(order) or reply_to(self, order)
+
+    with (
+        patch.object(Store, "add_order", without_end),
+        patch.object(
+            Store, "withdraw", lambda _, orders, text: told.update(zip(orders, repeat(text)))
+        ),
+        patch.object(Store, "reply_to", reply),
+    ):
         yield
 
 
 @contextmanager
-def run_begins_before_its_record() -> Iterator[None]:
+def runs_of_the_predecessor_forgotten() -> Iterator[None]:
     """The supervisor forgets runs that its predecessor has left."""
     with patch.object(Store, "open_runs", lambda _: []):
         yield
@@ -74,7 +88,7 @@ def run_begins_before_its_record() -> Iterator[None]:
 @contextmanager
 def no_back_off() -> Iterator[None]:
     """A failed job starts again at once."""
-    with patch.object(supervised_job.Rules, "pause_s", lambda *_: 0.0):
+    with patch.object(Rules, "pause_s", lambda *_: 0.0):
         yield
 
 
@@ -86,7 +100,26 @@ def stopped_job_starts() -> Iterator[None]:
     def anew(rules: object, now: float, *_: object) -> object:
         return initial_state(rules, now)  # type: ignore[arg-type]
 
-    with patch.object(supervisor.state_machine, "initial_state", anew):
+    with patch.object(state_machine, "initial_state", anew):
+        yield
+
+
+@contextmanager
+def hung_round_counts_from_its_beginning() -> Iterator[None]:
+    """What a round reads after it hung seems as old as the round."""
+    with patch.object(Supervisor, "_late", lambda _, now: now):
+        yield
+
+
+@contextmanager
+def withdrawn_orders_count() -> Iterator[None]:
+    """The supervisor replies to an order whose command has given up."""
+
+    def reply(db: Any, order: int, text: str) -> bool:
+        db.execute("UPDATE orders SET answer = ? WHERE id = ?", (text, order))
+        return True
+
+    with patch.object(store, "_reply", reply):
         yield
 
 
@@ -94,9 +127,11 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "a cron time that has passed": cron_time_that_has_passed,
     "clock steps unseen": clock_steps_unseen,
     "orders without end": orders_without_end,
-    "runs of the predecessor forgotten": run_begins_before_its_record,
+    "runs of the predecessor forgotten": runs_of_the_predecessor_forgotten,
     "no back-off": no_back_off,
     "a stopped job starts": stopped_job_starts,
+    "a hung round counts from its beginning": hung_round_counts_from_its_beginning,
+    "withdrawn orders count": withdrawn_orders_count,
 }
 """Faults of the supervisor, by a few words."""
 
@@ -136,9 +171,7 @@ def rows_before_letters() -> Iterator[None]:
 def letters_of_a_half_written_batch_stay() -> Iterator[None]:
     """Delta skips the dead letters of a micro-batch that comes again with another decoding."""
 
-    def repeat(
-        job: Job, places: DataFrame, query: str, number: int, *, stateful: bool
-    ) -> Letters:
+    def repeat(job: Job, places: DataFrame, query: str, number: int, *, stateful: bool) -> Letters:
         return letters_table.write_letters(job, places, query, number)
 
     with patch.object(delta_sink, "repeat_letters", repeat):

@@ -31,15 +31,16 @@ restart:
   startWithin: 300s
 {limit}"""
 CHANGES = (
-    ("Europe/Berlin", "2026-03-28T19:00"),
-    ("Europe/Berlin", "2026-10-24T19:00"),
-    ("America/New_York", "2026-11-01T00:00"),
-    ("America/New_York", "2026-03-08T01:00"),
-    ("America/Havana", "2026-10-31T22:00"),
-    ("Asia/Beirut", "2026-10-24T15:00"),
-    ("UTC", "2026-02-27T12:00"),
+    ("Europe/Berlin", "2026-03-28T19:00", "30 2 * * *"),
+    ("Europe/Berlin", "2026-10-24T19:00", "30 2 * * *"),
+    ("Europe/Berlin", "2026-10-24T19:00", "0 2 * * *"),
+    ("America/New_York", "2026-11-01T00:00", "30 1 * * *"),
+    ("America/New_York", "2026-03-08T01:00", "30 2 * * *"),
+    ("America/Havana", "2026-10-31T22:00", "30 0 * * *"),
+    ("Asia/Beirut", "2026-10-24T15:00", "30 23 * * *"),
+    ("UTC", "2026-02-27T20:00", "30 2 * * *"),
 )
-"""Zones, and some hours before a change of their clocks, in UTC."""
+"""Zones, some hours before a change of their clocks (UTC), and a time that comes twice or never."""
 _TIMES = (
     "30 2 * * *",
     "15 2 * * *",
@@ -69,19 +70,22 @@ class DrawnJob:
     text: str
 
 
-def draw_jobs(draw: random.Random, zone: str, *, mostly_cron: bool) -> list[DrawnJob]:
+def draw_jobs(
+    draw: random.Random, zone: str, expression: str, *, mostly_cron: bool
+) -> list[DrawnJob]:
     """Returns the jobs of a project."""
     jobs: list[DrawnJob] = []
     for name in "abcd"[: draw.randint(1, 4)]:
         kind = draw.choice(["cron"] * (6 if mostly_cron else 1) + ["continuous", "once", "after"])
         limit_s = draw.choice([None, 30.0, 90.0])
         attempts = draw.choice([None, None, 3])
-        cron, queue = draw.choice(_TIMES), draw.random() < 0.5
+        cron, queue = draw.choice([expression, draw.choice(_TIMES)]), draw.random() < 0.5
         finite = [one.name for one in jobs if one.finite]
         after = draw.choice(finite) if kind == "after" and finite else ""
+        overlap = "queue" if queue else "skip"
         trigger = {
             "continuous": "{processingTime: 2s}",
-            "cron": f'{{cron: "{cron}", timezone: {zone}, overlap: {"queue" if queue else "skip"}}}',
+            "cron": f'{{cron: "{cron}", timezone: {zone}, overlap: {overlap}}}',
         }.get(kind, "availableNow")
         jobs.append(
             DrawnJob(

@@ -20,7 +20,7 @@ from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
-from simulation.jobs.chaos import DAYS, PROFILES, Event, Kind, Profile, draw_events
+from simulation.jobs.chaos import NIGHT, PROFILES, Event, Kind, Profile, draw_events
 from simulation.jobs.judge import Judge
 from simulation.jobs.machine import SIGTERM, Failure, Machine, Process
 from simulation.jobs.project import CHANGES, ENVIRON, DrawnJob, draw_jobs, write_project
@@ -44,10 +44,10 @@ class Supervision:
         draw = random.Random(f"supervision {seed}")
         self.seed = seed
         self.profile: Profile = draw.choice(PROFILES)
-        zone, date = draw.choice(CHANGES)
+        zone, date, expression = draw.choice(CHANGES)
         begin = datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp()
         begin += draw.random() * 3600
-        self.jobs = draw_jobs(draw, zone, mostly_cron=self.profile is DAYS)
+        self.jobs = draw_jobs(draw, zone, expression, mostly_cron=self.profile is NIGHT)
         self.concurrency = draw.choice([1, 2, 16])
         self.keeper_s = draw.choice([5.0, 15.0, 60.0])
         drawn = draw_events(draw, self.profile, [job.name for job in self.jobs])
@@ -58,9 +58,7 @@ class Supervision:
         self.supervisor: Supervisor | None = None
         self.signals: list[int] = []
         self.room = room_in_memory()
-        self.project = config.load(
-            write_project(self.room, self.jobs, self.concurrency), ENVIRON
-        )
+        self.project = config.load(write_project(self.room, self.jobs, self.concurrency), ENVIRON)
         self.storage = self.project.storage
         self.judge = Judge(self)
         self._alert_until = _ALERT_S
@@ -174,9 +172,7 @@ class Supervision:
     def _command(self, job: str, report_file: Path) -> Sequence[str]:
         return ("run", job, str(report_file))
 
-    def _launch(
-        self, parent: Process, command: Sequence[str], environ: dict[str, str]
-    ) -> Process:
+    def _launch(self, parent: Process, command: Sequence[str], environ: dict[str, str]) -> Process:
         machine = self.machine
         _, job, report_file = command
         number = self._launches[job] = self._launches.get(job, 0) + 1
@@ -192,7 +188,12 @@ class Supervision:
             self.storage / job,
             Path(report_file),
             leader,
-            Fate.draw(draw, finite=drawn.finite, typical_s=self.profile.life_s, slow=max(1.0, self.profile.pace_s / 5)),
+            Fate.draw(
+                draw,
+                finite=drawn.finite,
+                typical_s=self.profile.life_s,
+                slow=max(1.0, self.profile.pace_s / 5),
+            ),
         )
         run.on_term = self.judge.terminated
         machine.note(job, f"run {number} starts, process {leader.pid}")
@@ -331,7 +332,7 @@ class _StoryHandler(logging.Handler):
         self._machine.note("log", f"{record.levelname.lower()}: {record.getMessage()}")
 
 
-class _logs_in_story:  # noqa: N801 - a context manager
+class _logs_in_story:
     """Keep the product's log lines for the story, or drop them early."""
 
     def __init__(self, machine: Machine) -> None:

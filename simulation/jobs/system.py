@@ -51,6 +51,10 @@ class StandIn:
         setattr(self, name, value)
         return value
 
+    def replace_names(self, **values: object) -> None:
+        """Give names of the module other values."""
+        vars(self).update(values)
+
 
 class Time(StandIn):
     """The module ``time`` in virtual time."""
@@ -128,17 +132,17 @@ class Files:
         self._machine = machine
         self.os = self._stand_in_for_os()
         self.io = StandIn(machine, real_io)
-        self.io.open = self.open
+        self.io.replace_names(open=self.open)
 
     def open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         """Open a file."""
         machine = self._machine
         machine.point()
         if mode in ("r", "rb"):
-            return real_io.open(file, mode, *args, **kwargs)
+            return open(file, mode, *args, **kwargs)
         if machine.disk_full and "a" not in mode and not real_os.path.exists(file):
             raise _no_space(file)
-        return File(machine, real_io.open(file, mode, *args, **kwargs), file)
+        return File(machine, open(file, mode, *args, **kwargs), file)
 
     def _stand_in_for_os(self) -> StandIn:
         stand_in = StandIn(self._machine, real_os)
@@ -149,13 +153,15 @@ class Files:
             setattr(stand_in, name, self._stepped(getattr(real_os, name)))
         for name in ("mkdir", "makedirs", "write"):
             setattr(stand_in, name, self._stepped(getattr(real_os, name), grows=True))
-        stand_in.open = self._os_open
-        stand_in.utime = self._utime
-        stand_in.listdir = self._listdir
-        stand_in.fdopen = self._fdopen
-        stand_in.kill = self._kill
-        stand_in.getpid = self._getpid
-        stand_in.getsid = self._getsid
+        stand_in.replace_names(
+            open=self._os_open,
+            utime=self._utime,
+            listdir=self._listdir,
+            fdopen=self._fdopen,
+            kill=self._kill,
+            getpid=self._getpid,
+            getsid=self._getsid,
+        )
         return stand_in
 
     def _stepped(self, real: Callable[..., Any], *, grows: bool = False) -> Callable[..., Any]:
@@ -357,7 +363,7 @@ class Psutil(StandIn):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine, real_psutil)
 
-    def Process(self, pid: int | None = None) -> ProcessView:  # noqa: N802 - a class of psutil
+    def Process(self, pid: int | None = None) -> ProcessView:
         """Returns a process; without a pid, the caller's own."""
         machine = self._machine
         if pid is None:
@@ -401,7 +407,7 @@ class Subprocess(StandIn):
         super().__init__(machine, real_subprocess)
         self._launch = launch
 
-    def Popen(self, command: Sequence[str], **options: Any) -> Child:  # noqa: N802
+    def Popen(self, command: Sequence[str], **options: Any) -> Child:
         """Start a child."""
         machine = self._machine
         machine.point()
@@ -495,7 +501,7 @@ def substituted(names: Names) -> Iterator[None]:
 
 def room_in_memory() -> Path:
     """Returns a new directory on a file system in memory, if there is one."""
-    memory = Path("/dev/shm")  # noqa: S108 - a directory with a name of its own is made in it
+    memory = Path("/dev/shm")
     parent = memory if memory.is_dir() else None
     return Path(tempfile.mkdtemp(prefix="kfetch-simulation-", dir=parent))
 

@@ -4,7 +4,7 @@
     process = kernel.spawn("driver")             a simulated process
     thread = process.start(function, *arguments) a thread of it
     with substituted(modules_of("kfetch"), all_modules(kernel)):
-        kernel.run(until=60.0)                   steps until that virtual time, or until all is quiet
+        kernel.run(until=60.0)                   steps until then, or until all is quiet
 
 Within a simulated thread:
 

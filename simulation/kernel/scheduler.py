@@ -54,7 +54,7 @@ class Thread:
             kernel.calls.pop(self)()
         except GreenletExit:
             pass
-        except BaseException as error:  # noqa: BLE001 - an invariant looks at it
+        except BaseException as error:
             kernel.crashes.append(Crash(self, error))
         self.greenlet = None
         self.process.ended(self)
@@ -84,9 +84,7 @@ class Process:
         self._on_end: list[Callable[[], object]] = []
         self.exit_waiters: Waiters = []
 
-    def start(
-        self, call: Callable[..., object], *arguments: object, name: str = "main"
-    ) -> Thread:
+    def start(self, call: Callable[..., object], *arguments: object, name: str = "main") -> Thread:
         """Start a thread. It is ready at once."""
         thread = Thread(self, name, lambda: call(*arguments))
         self.threads.append(thread)
@@ -147,7 +145,7 @@ class Kernel:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.random = random.Random(seed)  # noqa: S311 - a simulation, no secret
+        self.random = random.Random(seed)
         self._chance = self.random.random
         self.now = 1000.0
         """Steady time in seconds, as time.monotonic gives it."""
@@ -310,7 +308,7 @@ class Kernel:
         while True:
             try:
                 self._steps()
-            except BaseException as failure:  # noqa: BLE001 - ``run`` raises it
+            except BaseException as failure:
                 self._failure = failure
             self.current = None
             assert self._main is not None

@@ -455,4 +455,3 @@ def all_modules(kernel: Kernel) -> dict[str, Any]:
         "queue": queue_module(kernel),
         "random": random_module(kernel),
     }
-

@@ -65,9 +65,7 @@ def patched(values: Mapping[tuple[str, str], Any]) -> Iterator[None]:
             vars(sys.modules[module])[name] = value
 
 
-def locks_of(
-    kernel: Kernel, modules: list[ModuleType]
-) -> dict[tuple[str, str], Callable[[], Any]]:
+def locks_of(kernel: Kernel, modules: list[ModuleType]) -> dict[tuple[str, str], Callable[[], Any]]:
     """Returns what makes each lock that a module keeps in a variable, for ``ProcessGlobals``."""
     return {
         (module.__name__, name): partial(_lock_like, kernel, value)
@@ -86,7 +84,9 @@ class ProcessGlobals:
 
     def __init__(self, initial: Mapping[tuple[str, str], Callable[[], Any]]) -> None:
         """``initial``: by module and variable, what makes the value of a new process."""
-        self._initial = [(vars(sys.modules[m]), v, (m, v), make) for (m, v), make in initial.items()]
+        self._initial = [
+            (vars(sys.modules[m]), v, (m, v), make) for (m, v), make in initial.items()
+        ]
         self._shown: Process | None = None
 
     def show(self, process: Process) -> None:

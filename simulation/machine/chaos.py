@@ -104,7 +104,7 @@ def _freeze(run: ExecutorRun, process: OsProcess | None, number: float) -> str:
     if process is None:
         return ""
     seconds = pick(_FREEZE_S, number) or 1.0
-    process.send_signal(signal.SIGSTOP)
+    run.stop(process)
     run.kernel.after(seconds, run.wake, process)
     return f"{process} stops for {seconds:g} s"
 

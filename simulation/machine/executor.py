@@ -178,6 +178,8 @@ class ExecutorRun:
         self.machine.start_s = self._start_s
         self.machine.on_exec = self._agent_began
         self.machine.on_call = self._before_call
+        self.machine.on_kill = self._before_kill
+        self.machine.reuses_pids = plan.reuses_pids
         self.machine.tree.on_unlink = self._before_unlink
         self.machine.tell = self.tell
         self.cluster = Cluster(2, random.Random(plan.seed))
@@ -187,6 +189,8 @@ class ExecutorRun:
         self.agents: list[OsProcess] = []
         """Every agent that has begun, in order."""
         self.budgets: dict[OsProcess, Budget] = {}
+        self.stopped: set[OsProcess] = set()
+        """Processes that were stopped, for however long."""
         self.slow_start_s = 0.0
         self.stops = False
         self.reads = 0
@@ -211,6 +215,11 @@ class ExecutorRun:
         self.last_fault = self.kernel.now
         self.tell(text)
 
+    def stop(self, process: OsProcess) -> None:
+        """Stop a process (SIGSTOP)."""
+        self.stopped.add(process)
+        process.send_signal(signal.SIGSTOP)
+
     def wake(self, process: OsProcess) -> None:
         """A stopped process goes on."""
         if process.running and process.process.frozen:
@@ -233,6 +242,11 @@ class ExecutorRun:
                 self.traps.remove(trap)
                 trap.spring(self, process, call)
                 return
+
+    def _before_kill(self, killer: OsProcess, target: OsProcess) -> None:
+        """A worker kills agents that were stopped, and nobody else."""
+        if target.running and target not in self.stopped:
+            self.violate(f"{killer} kills {target}, which never hung")
 
     def _agent_began(self, agent: OsProcess) -> None:
         self.agents.append(agent)
@@ -529,7 +543,7 @@ class Trap:
             process.send_signal(signal.SIGKILL)
             return
         run.fault(f"{process} stops at {call} for {self.freeze_s:.1f} s")
-        process.send_signal(signal.SIGSTOP)
+        run.stop(process)
         run.kernel.after(self.freeze_s, run.wake, process)
         run.kernel.sleep(0.0)
 

@@ -24,6 +24,7 @@ from simulation.machine.sockets import Credentials, UnixSocket
 
 Handler = Callable[[int, None], object] | int
 _TICKS_S = 100
+_FIRST_PID = 100
 _STANDARD = 3
 """Descriptors of input, output and errors."""
 
@@ -51,7 +52,7 @@ class OsProcess:
     def __init__(self, machine: Machine, process: Process, parent: OsProcess | None) -> None:
         self.machine = machine
         self.process = process
-        self.pid = process.pid
+        self.pid = process.pid = machine.new_pid()
         self.parent = parent
         self.program: str = parent.program if parent else "init"
         """Its name in /proc."""
@@ -265,6 +266,11 @@ class Machine:
         self.init_children: list[OsProcess] = []
         self.no_processes = False
         """Whether fork fails (EAGAIN)."""
+        self.reuses_pids = False
+        """Whether a new process gets the lowest free pid, so that pids come back soon."""
+        self._last_pid = 0
+        self.on_kill: Callable[[OsProcess, OsProcess], object] | None = None
+        """Called when a process sends a signal to another one by its pidfd."""
         self.start_s: Callable[[], float] = lambda: 0.2
         """Returns how long a Python program takes before it runs."""
         self.slow_chance = 0.0
@@ -279,7 +285,7 @@ class Machine:
         self.tell: Callable[[str], object] = lambda text: None
         """Takes a line for the story."""
         self.init = self.adopt(kernel.spawn("init"), None, "init")
-        self.init.pid = 1
+        self._last_pid = _FIRST_PID - 1
 
     def adopt(self, process: Process, parent: OsProcess | None, program: str) -> OsProcess:
         """Returns the machine's side of a process."""
@@ -290,6 +296,16 @@ class Machine:
         for number in range(_STANDARD):
             adopted.put(number, Null(), inheritable=True)
         return adopted
+
+    def new_pid(self) -> int:
+        """Returns the pid of a new process."""
+        if self.reuses_pids:
+            pid = _FIRST_PID
+            while pid in self.processes:
+                pid += 1
+            return pid
+        self._last_pid += 1
+        return self._last_pid
 
     def forget(self, process: OsProcess) -> None:
         """A pid is free again."""

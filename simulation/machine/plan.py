@@ -35,6 +35,8 @@ class Plan:
     """How long a worker takes for a batch, at most."""
     split_records: int
     logs: bool
+    reuses_pids: bool
+    """Whether new processes get the pids of ended ones."""
     options: tuple[tuple[str, str], ...]
     actions: tuple[Action, ...]
 
@@ -101,6 +103,7 @@ def plan(seed: int, minutes: float | None = None, only: str = "") -> Plan:
         batch_s=chance.choice((0.0, 0.1, 15.0)),
         split_records=chance.choice((10, 100)),
         logs=True,
+        reuses_pids=chance.random() < 0.5,
         options=(
             ("kfetch.agent.lease", chance.choice(("1s", "30s", "120s"))),
             ("kafka.max.partition.fetch.bytes", chance.choice(("1", "1048576"))),

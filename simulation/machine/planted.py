@@ -72,6 +72,11 @@ def removed_lock_counts(run: ExecutorRun) -> Patches:
     return {("kfetch.agent.launch", "_locked"): locked}
 
 
+def pid_is_believed(run: ExecutorRun) -> Patches:
+    """A worker kills the pid of an agent that hung, whoever has it now."""
+    return {("kfetch.agent.launch", "_has_hung_up"): lambda stream: False}
+
+
 def socket_is_not_watched(run: ExecutorRun) -> Patches:
     """An agent stays although its socket was removed."""
     return {("kfetch.agent.__main__", "_is_bound"): lambda path, inode: True}
@@ -105,6 +110,7 @@ PLANTED: dict[str, Callable[[ExecutorRun], Patches]] = {
         lock_for_the_start_alone,
         lock_of_the_worker_alone,
         removed_lock_counts,
+        pid_is_believed,
         socket_is_not_watched,
         segments_stay,
     )

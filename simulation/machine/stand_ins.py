@@ -423,9 +423,10 @@ class Signal(StandIn):
             fail(errno.EBADF)
         if not target.process.exists:
             fail(errno.ESRCH)
-        self._machine.tell(
-            f"{self._machine.current} sends signal {int(number)} to {target.process}"
-        )
+        current = self._machine.current
+        self._machine.tell(f"{current} sends signal {int(number)} to {target.process}")
+        if self._machine.on_kill is not None:
+            self._machine.on_kill(current, target.process)
         target.process.send_signal(number)
 
 

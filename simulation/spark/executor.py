@@ -83,7 +83,7 @@ class Worker:
                 for batch in read(task.split):
                     rows.extend(_rows(batch))  # type: ignore[union-attr]
                     self.kernel.sleep(self.executor.batch_s)
-            except Exception as raised:  # noqa: BLE001 - Spark reports any error of a task
+            except Exception as raised:
                 rows, error = None, raised
             self.task = None
             self.executor.attempt_ended(task, rows, error)
@@ -142,7 +142,9 @@ class Executor:
             return True
         is_slow = self.kernel.now - task.started >= _SPECULATION_CHECK_S
         chance = self.kernel.random.random
-        return task.running == 1 and is_slow and self.speculation > 0 and chance() < self.speculation
+        return (
+            task.running == 1 and is_slow and self.speculation > 0 and chance() < self.speculation
+        )
 
     def _free(self) -> Worker | None:
         self.workers = [worker for worker in self.workers if worker.process.alive]

@@ -1,8 +1,9 @@
 """A streaming query: the order of calls of Spark's MicroBatchExecution, and its checkpoint.
 
-For each micro-batch: ``latestOffset``, the offset log, ``commit`` of the batch before, ``partitions``,
-tasks, the sink, the commit log. A killed query leaves the checkpoint and the sink, as they are at
-that moment. The next one plans the uncommitted micro-batch again, from the offset log.
+For each micro-batch: ``latestOffset``, the offset log, ``commit`` of the batch before,
+``partitions``, tasks, the sink, the commit log. A killed query leaves the checkpoint and the sink,
+as they are at that moment. The next one plans the uncommitted micro-batch again, from the offset
+log.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Checkpoint:
     offsets: dict[int, Offset] = field(default_factory=dict)
     commits: set[int] = field(default_factory=set)
     first_start: Offset = ""
-    """Where batch 0 began when the offset log took its end. Spark does not keep it; a judge does."""
+    """Where batch 0 began when the offset log took its end. Spark does not keep it."""
 
 
 @dataclass
@@ -97,7 +98,7 @@ class Query:
             self.finished = True
         except TaskFailed as failed:
             self.error = failed.__cause__ or failed
-        except Exception as error:  # noqa: BLE001 - the world looks at it
+        except Exception as error:
             self.error = error
         finally:
             reader.stop()
@@ -128,7 +129,7 @@ class Query:
         return last, log.get(last - 1), log[last]
 
     def _plan(self, reader: Any, batch_id: int, committed: Offset | None) -> Offset | None:
-        """Returns the end of the micro-batch, which the offset log now has; None: nothing is new."""
+        """Returns the end of the micro-batch, which the offset log now has; None without news."""
         start = committed if committed is not None else json.dumps(reader.initialOffset())
         end = json.dumps(reader.latestOffset(json.loads(start), self._limit))
         reader.reportLatestOffset()

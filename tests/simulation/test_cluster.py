@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from simulation.cluster.cluster import Cluster, Listener, Place, Records
-from simulation.cluster.log import Log
+from simulation.cluster.log import SEGMENT_MS, Log
 from simulation.cluster.releases import KAFKA_2_8, KAFKA_4_3, RELEASES, Release
 from tests.kfetch.records.batch_builder import MemoryRecords
 
@@ -157,6 +157,20 @@ def test_transactions(cluster: Cluster) -> None:
     assert [(0, b"a")] == cluster.surviving("t", 0)
 
 
+def test_segments(cluster: Cluster) -> None:
+    """A read stays in one segment. A batch that is a week younger begins another one."""
+    put(cluster, b"a")
+    put(cluster, b"b")
+    assert cluster.roll("t", 0)
+    put(cluster, b"c")
+    cluster.produce("t", 0, [b"d"], 0.0, time_ms=SEGMENT_MS + 6)
+    log = log_of(cluster, 1)
+    sizes = [len(log.read(offset, 4, 1000, whole_first=True)) for offset in range(4)]
+
+    assert [2, 3] == log.rolls == log_of(cluster, 2).rolls
+    assert [2, 1, 1, 1] == [size // sizes[3] for size in sizes]
+
+
 def test_a_restarted_broker_comes_back(cluster: Cluster) -> None:
     """A broker that was away follows again, and is in sync again."""
     cluster.stop_broker(1, 0.0)
@@ -197,6 +211,15 @@ def test_reassigned(cluster: Cluster) -> None:
     assert (3, (3,)) == leadership(cluster)
     assert [(0, b"a")] == cluster.surviving("t", 0)
     assert ("t", 0) not in cluster.brokers[1].hosted
+
+
+def test_a_copy_of_a_log_that_starts_within_a_batch(cluster: Cluster) -> None:
+    """A new replica knows no epoch before the log's start, though its first batch begins there."""
+    put(cluster, b"a", b"b", b"c")
+    cluster.delete_records("t", 0, 2, 0.0)
+    assert cluster.reassign("t", 0, [3], 0.0)
+
+    assert (2, [(0, 2), (1, 3)]) == (log_of(cluster, 3).start, log_of(cluster, 3).epochs)
 
 
 def test_a_broker_that_lags(cluster: Cluster) -> None:

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from kfetch import losses
+from kfetch.decoding import extent
 from kfetch.errors import (
     DataLoss,
     LogTruncated,
@@ -20,7 +21,6 @@ from kfetch.errors import (
     RecordsExpired,
     TopicRecreated,
 )
-from kfetch.decoding import extent
 from kfetch.fetch import recovery
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import (

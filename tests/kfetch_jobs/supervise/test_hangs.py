@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.reports import Pulse, write_pulse
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s, write_heartbeat
 from kfetch_jobs.supervise.state_machine import Phase
@@ -15,7 +16,7 @@ from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import supervisor_directory
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON
-from tests.kfetch_jobs.stage import CONTINUOUS, UNTIL_TERM, Stage
+from tests.kfetch_jobs.stage import CONTINUOUS, SAY, UNTIL_TERM, Stage
 
 
 def test_a_query_that_does_not_start(stage: Stage) -> None:
@@ -48,6 +49,49 @@ def test_a_wait_is_no_silence(stage: Stage) -> None:
         for _ in range(3):
             supervisor.tick(stage.now)
         assert Phase.RUNNING is stage.phase("a")
+
+
+def test_a_pulse_that_a_hung_round_reads(stage: Stage) -> None:
+    """A round hung for longer than ``noProgress``. What it reads then is as new as it is."""
+    stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+        write_pulse(stage.storage / "a", Pulse(at=stage.now, batch=None))
+        supervisor.tick(stage.now - 100)
+        supervisor.tick(stage.now)
+
+        assert Phase.RUNNING is stage.phase("a")
+
+
+def test_a_failure_that_a_hung_round_finds(stage: Stage) -> None:
+    """The back-off begins when the round goes on."""
+    stage.job("a", CONTINUOUS, "kill -9 $$")
+    with stage.take() as supervisor, stage.store() as store:
+        supervisor.tick(stage.now)
+        stage.ahead_s = -100
+        stage.until_phase(supervisor, "a", Phase.BACKOFF)
+
+        assert (store.states()["a"].due_s or 0.0) > time.time()
+
+
+def test_what_is_left_of_a_run_is_not_silent(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last processes take longer than ``noProgress`` to die. Its own report counts."""
+    stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", SAY.format(kind="failed"))
+    with stage.take() as supervisor:
+        with monkeypatch.context() as patched:
+            patched.setattr(supervisor._killer, "kill", lambda *_: False)
+            supervisor.tick(stage.now)
+            process = supervisor._jobs["a"].process
+            assert process is not None
+            stage.until(supervisor, lambda: not process.alive)
+            for _ in range(2):
+                stage.ahead_s += 100
+                supervisor.tick(stage.now)
+        stage.until_phase(supervisor, "a", Phase.BACKOFF)
+
+        assert [(ExitKind.FAILED, "it was failed")] == [
+            (run.kind, run.sentence) for run in stage.runs("a")
+        ]
 
 
 def test_a_loop_that_does_not_go_on(

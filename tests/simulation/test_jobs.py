@@ -1,0 +1,92 @@
+"""Simulations of jobs: they hold, they replay exactly, and they find the faults planted in them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from kfetch_jobs.supervise.rules import CronTimes
+from simulation.jobs import run
+from simulation.jobs.cron import next_fire
+from simulation.jobs.planted import BY_KIND
+
+FAULTS = [
+    ("supervision", "a cron time that has passed", 5),
+    ("supervision", "clock steps unseen", 16),
+    ("supervision", "orders without end", 5),
+    ("supervision", "runs of the predecessor forgotten", 1),
+    ("supervision", "no back-off", 2),
+    ("supervision", "a stopped job starts", 13),
+    ("supervision", "a hung round counts from its beginning", 2),
+    ("supervision", "withdrawn orders count", 0),
+    ("moves", "a move done before its micro-batch", 288),
+    ("moves", "rows of the planned micro-batch", 15),
+    ("letters", "rows before letters", 0),
+    ("letters", "letters of a half-written micro-batch", 2),
+]
+"""Each fault with its kind of simulation, and a seed that finds it."""
+QUIET = [
+    ("supervision", 21),
+    *(("moves", seed) for seed in (15, 288)),
+    *(("letters", seed) for seed in range(8)),
+]
+STORIES = (("supervision", 21), ("moves", 4), ("letters", 4))
+STORY = f"""\
+from simulation.jobs import run
+for kind, seed in {STORIES}:
+    print("\\n".join(run(seed, kind=kind, keep_story=True).story))
+"""
+
+
+@pytest.mark.parametrize(("kind", "fault", "seed"), FAULTS, ids=lambda value: str(value))
+def test_planted_faults_are_found(kind: str, fault: str, seed: int) -> None:
+    """A planted fault breaks an invariant."""
+    with BY_KIND[kind][fault]():
+        assert run(seed, kind=kind).failure
+
+
+@pytest.mark.parametrize(("kind", "seed"), QUIET)
+def test_nothing_breaks_without_a_fault(kind: str, seed: int) -> None:
+    """The product as it is breaks no invariant, whatever these seeds do to it."""
+    found = run(seed, kind=kind)
+
+    assert ("", True) == (found.failure, found.steps > 0)
+
+
+def test_each_planted_fault_has_its_seed() -> None:
+    """No planted fault is forgotten."""
+    planted = {(kind, name) for kind, names in BY_KIND.items() for name in names}
+
+    assert planted == {(kind, name) for kind, name, _ in FAULTS}
+
+
+def test_a_seed_tells_the_same_story_in_another_process() -> None:
+    """Nothing depends on the order of sets, on real time, or on chance of the system."""
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", STORY],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "5", "PYTHONPATH": os.pathsep.join(sys.path)},
+    ).stdout.splitlines()
+    here = [line for kind, seed in STORIES for line in run(seed, kind=kind, keep_story=True).story]
+
+    assert len(here) > 20
+    assert here == elsewhere
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "America/Havana", "UTC"])
+@pytest.mark.parametrize("day", ["2026-03-07", "2026-03-28", "2026-10-24", "2026-10-31"])
+@pytest.mark.parametrize("expression", ["30 2 * * *", "*/20 1 * * *", "30 * * * *", "0,30 0 * * *"])
+def test_two_ways_to_a_cron_time(expression: str, day: str, zone: str) -> None:
+    """The supervisor and a walk over all minutes find the same times around changes of clocks."""
+    begin = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(zone)).astimezone(UTC).timestamp()
+    for hour in range(0, 48, 3):
+        now = begin + hour * 3600 + 7
+
+        assert next_fire(expression, zone, now) == CronTimes(expression, zone).next(now)

@@ -1,0 +1,56 @@
+"""Scenarios in which a fault was found once, and a simulation that repeats."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simulation.parts import run_scenario
+from simulation.scenario import from_json, scenario, to_json
+
+_SCENARIOS = Path(__file__).parent / "scenarios"
+_FAULTS = {"rewritten-range": "rewritten-range-unchecked"}
+"""The fault that each scenario finds, if it is planted again."""
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in _SCENARIOS.glob("*.json")))
+def test_a_fault_that_was_found_is_gone(name: str) -> None:
+    """The scenario fails with the fault, and passes without it."""
+    found = from_json((_SCENARIOS / f"{name}.json").read_text())
+    assert run_scenario(found, fault=_FAULTS[name]).failure
+    assert not run_scenario(found).failure
+
+
+def test_a_scenario_is_json() -> None:
+    """A scenario that is written and read again is the same."""
+    drawn = scenario(7)
+    assert from_json(to_json(drawn)) == drawn
+
+
+_PRINT_STORY = """
+from simulation.parts import run_source
+result = run_source(6, 0.3)
+print(result.steps, *result.story, sep="\\n")
+"""
+
+
+def test_a_seed_gives_the_same_story_twice() -> None:
+    """Two processes simulate one seed: the same steps, and the same story."""
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    stories = [
+        subprocess.run(
+            [sys.executable, "-c", _PRINT_STORY],
+            cwd=Path(__file__).parents[2],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert stories[0] == stories[1]
+    assert "the query ends" in stories[0]
