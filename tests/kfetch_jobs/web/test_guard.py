@@ -265,7 +265,7 @@ def test_an_order_that_takes_long_is_told(shop: Project, monkeypatch: pytest.Mon
     """If the supervisor does not accept an order in time, the page says so and stays."""
     monkeypatch.setattr(control, "_REPLY_WITHIN_S", 0.05)
     with supervised(shop) as came:
-        monkeypatch.setattr(Store, "reply_to", lambda *_: None)
+        monkeypatch.setattr(Store, "waiting_orders", lambda *_: [])
         with browser(shop) as client:
             answer = client.post("/jobs/clicks/stop", data=fields(client), headers=HTMX)
     assert "the supervisor has not taken the order" in Html(answer.text).text
