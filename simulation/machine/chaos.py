@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from kfetch.admin import agents
+from kfetch.errors import AgentError
 from simulation.machine.executor import TOPIC, ExecutorRun, Trap
 from simulation.machine.machine import OsProcess
 
@@ -258,8 +260,13 @@ def elect(run: ExecutorRun, numbers: Numbers) -> str:
 def ask_status(run: ExecutorRun, numbers: Numbers) -> str:
     """A person asks all agents for their status."""
     tool = run.machine.adopt(run.kernel.spawn("tool"), run.machine.init, "python3")
-    tool.process.start(agents.find)
+    tool.process.start(_find_agents)
     return ""
+
+
+def _find_agents() -> None:
+    with suppress(AgentError):  # a full disk: their directory can't be made
+        agents.find()
 
 
 ACTS: dict[str, Callable[[ExecutorRun, Numbers], str]] = {
