@@ -3,8 +3,8 @@
 Written after KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages and DelayedFetch. Each
 reply is the bytes of a frame, which the real client reads.
 
-A request with ten partitions in its session takes 30 µs without news and 65 µs with records. A full
-one takes 110 µs: it makes the session.
+A request with ten partitions in its session takes 17 µs of a processor without news, and 35 µs with
+records. A full one takes 57 µs, because it makes the session.
 """
 
 from __future__ import annotations
