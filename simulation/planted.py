@@ -82,6 +82,13 @@ def rewritten_range_unchecked() -> Iterator[None]:
 
 
 @contextmanager
+def new_topic_as_truncated() -> Iterator[None]:
+    """The history of a topic that was created again while its leader was asked counts as cut."""
+    with patch.object(PositionCheck, "_of_same_topics", lambda self, ends, positions: ends):
+        yield
+
+
+@contextmanager
 def expiry_unchecked() -> Iterator[None]:
     """The watch does not notice that a log starts later."""
     update = WatchState._update_offsets
@@ -119,6 +126,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         refused_reply_acknowledges,
         truncation_unchecked,
         rewritten_range_unchecked,
+        new_topic_as_truncated,
         expiry_unchecked,
         change_forgotten,
     )

@@ -74,7 +74,7 @@ CLOCKS: Weights = {"step_clock": 1}
 PROFILES: Mapping[str, tuple[float, float, Weights, Weights]] = {
     "calm": (0, 0, {}, {}),
     "elections": (0.15, 0, NO_LOSSES, {}),
-    "kills": (0, 0.15, {}, PROCESSES),
+    "kills": (0, 0.4, {}, PROCESSES),
     "losses": (0.1, 0, LOSSES, {}),
     "losses and kills": (0.1, 0.1, LOSSES, {**PROCESSES, **CLOCKS}),
     "everything": (0.2, 0.1, {**NO_LOSSES, **LOSSES}, {**PROCESSES, **CLOCKS}),
@@ -92,6 +92,7 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
     brokers = chance.choice((1, 2, 3, 3, 3))
     partitions = tuple(chance.choice((1, 2, 4)) for _ in range(chance.choice((1, 1, 2))))
     trigger_s = chance.choice((0.0, 0.0, 1.0, 5.0))
+    batch_s = chance.choice((0.0, 0.01, 0.5))
     return Scenario(
         seed=seed,
         profile=profile,
@@ -104,12 +105,12 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
         session_slots=chance.choice((1000, 1000, 16, 1)),
         task_slots=chance.choice((1, 2, 4)),
         preempt=chance.choice((0.0, 0.02, 0.1)),
-        speculation=chance.choice((0.0, 0.0, 0.3)),
-        batch_s=chance.choice((0.0, 0.01, 0.5)),
+        speculation=chance.choice((0.0, 0.3, 1.0)),
+        batch_s=batch_s,
         trigger_s=trigger_s,
         available_now=chance.random() < 0.15,
         agents=chance.random() < 0.5,
-        options=tuple(sorted(_options(chance, trigger_s).items())),
+        options=tuple(sorted(_options(chance, trigger_s, batch_s).items())),
         actions=tuple(_actions(chance, minutes * 60, profile, partitions, brokers)),
     )
 
@@ -134,7 +135,7 @@ def from_json(text: str) -> Scenario:
     )
 
 
-def _options(chance: random.Random, trigger_s: float) -> dict[str, str]:
+def _options(chance: random.Random, trigger_s: float, batch_s: float) -> dict[str, str]:
     options = {
         "startingOffsets": chance.choice(("earliest", "earliest", "latest")),
         "failOnDataLoss": chance.choice(("true", "false")),

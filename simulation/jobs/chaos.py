@@ -26,7 +26,8 @@ class Kind(StrEnum):
     KILL = "kill"
     """The supervisor is killed after some calls of the system."""
     FREEZE = "freeze"
-    """The supervisor does nothing for a time, after some calls of the system."""
+    """The supervisor does nothing for a time, after some calls of the system. A command may give it
+    an order right before."""
     END = "end"
     """The supervisor gets SIGTERM, once or twice."""
     DOWN = "down"
@@ -153,7 +154,9 @@ def _draw_event(draw: random.Random, at: float, kind: Kind, jobs: Sequence[str])
         Kind.CLOCK: lambda: Event(at=at, kind=kind, seconds=step),
         Kind.DISK: lambda: Event(at=at, kind=kind, seconds=seconds),
         Kind.KILL: lambda: Event(at=at, kind=kind, calls=calls),
-        Kind.FREEZE: lambda: Event(at=at, kind=kind, seconds=seconds, calls=calls),
+        Kind.FREEZE: lambda: Event(
+            at=at, kind=kind, job=job, word="" if dies else word, seconds=seconds, calls=calls
+        ),
         Kind.END: lambda: Event(at=at, kind=kind, calls=1 if dies else 0),
         Kind.DOWN: lambda: Event(at=at, kind=kind, calls=calls if dies else -1, word=word),
         Kind.KILL_RUN: lambda: Event(at=at, kind=kind, job=job),

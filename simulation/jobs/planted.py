@@ -25,7 +25,7 @@ from kfetch_jobs.run import delta_sink, letters_table
 from kfetch_jobs.run.dataframes import apply_transform
 from kfetch_jobs.run.dead_letter_frames import good_records, places_of, split_rows_and_places
 from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
-from kfetch_jobs.supervise import state_machine, store
+from kfetch_jobs.supervise import state_machine
 from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.supervise.supervisor import Supervisor
@@ -111,18 +111,6 @@ def hung_round_counts_from_its_beginning() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def withdrawn_orders_count() -> Iterator[None]:
-    """The supervisor replies to an order whose command has given up."""
-
-    def reply(db: Any, order: int, text: str) -> bool:
-        db.execute("UPDATE orders SET answer = ? WHERE id = ?", (text, order))
-        return True
-
-    with patch.object(store, "_reply", reply):
-        yield
-
-
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "a cron time that has passed": cron_time_that_has_passed,
     "clock steps unseen": clock_steps_unseen,
@@ -131,7 +119,6 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "no back-off": no_back_off,
     "a stopped job starts": stopped_job_starts,
     "a hung round counts from its beginning": hung_round_counts_from_its_beginning,
-    "withdrawn orders count": withdrawn_orders_count,
 }
 """Faults of the supervisor, by a few words."""
 

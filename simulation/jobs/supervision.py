@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -274,6 +275,8 @@ class Supervision:
             process.fault = lambda: self.machine.kill(process)
 
     def _freeze(self, event: Event) -> None:
+        if event.word:
+            self._order(replace(event, calls=-1))
         process = self.supervisor_process
         if process is not None and process.alive and process.fault_in < 0:
             process.fault_in = event.calls

@@ -20,6 +20,7 @@ import tempfile
 import time as real_time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -469,6 +470,7 @@ def system_names(
         *((module, "psutil", psutil) for module in (processes, store, util_process)),
         *((module, "open", files.open) for module in (processes, util_files, shutil)),
         (tempfile, "_os", files.os),
+        (tempfile, "_get_candidate_names", lambda: (f"part{n}" for n in count(1))),
         (pathlib, "io", files.io),
         (util_files, "fcntl", Locks(machine)),
         (database, "sqlite3", Sqlite(machine, observer)),

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from simulation.machine.executor import ExecutorRun, Trap
+from kfetch.admin import agents
+from kfetch.errors import AgentError
+from simulation.machine.executor import TOPIC, ExecutorRun, Trap
 from simulation.machine.machine import OsProcess
 
 if TYPE_CHECKING:
@@ -247,6 +250,25 @@ def _let_answer(run: ExecutorRun, number: int) -> None:
     run.fault(f"broker {number} answers again")
 
 
+def elect(run: ExecutorRun, numbers: Numbers) -> str:
+    """Another broker leads a partition."""
+    partition = int(numbers[0] * len(run.cluster.image.topics[TOPIC].partitions))
+    run.cluster.elect(TOPIC, partition, run.kernel.now * 1000)
+    return f"partition {partition} has another leader"
+
+
+def ask_status(run: ExecutorRun, numbers: Numbers) -> str:
+    """A person asks all agents for their status."""
+    tool = run.machine.adopt(run.kernel.spawn("tool"), run.machine.init, "python3")
+    tool.process.start(_find_agents)
+    return ""
+
+
+def _find_agents() -> None:
+    with suppress(AgentError):  # a full disk: their directory can't be made
+        agents.find()
+
+
 ACTS: dict[str, Callable[[ExecutorRun, Numbers], str]] = {
     act.__name__: act
     for act in (
@@ -270,5 +292,7 @@ ACTS: dict[str, Callable[[ExecutorRun, Numbers], str]] = {
         step_clock,
         slow_start,
         hang_broker,
+        elect,
+        ask_status,
     )
 }

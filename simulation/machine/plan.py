@@ -34,6 +34,7 @@ class Plan:
     batch_s: float
     """How long a worker takes for a batch, at most."""
     split_records: int
+    record_bytes: int
     logs: bool
     reuses_pids: bool
     """Whether new processes get the pids of ended ones."""
@@ -66,6 +67,8 @@ WEIGHTS: Mapping[str, float] = {
     "step_clock": 1,
     "slow_start": 1,
     "hang_broker": 1,
+    "elect": 1,
+    "ask_status": 1,
     "kill_pair": 1,
 }
 
@@ -102,11 +105,13 @@ def plan(seed: int, minutes: float | None = None, only: str = "") -> Plan:
         pause_s=chance.choice((2.0, 8.0, 60.0)),
         batch_s=chance.choice((0.0, 0.1, 15.0)),
         split_records=chance.choice((10, 100)),
+        record_bytes=chance.choice((10, 10, 20_000)),
         logs=True,
         reuses_pids=chance.random() < 0.5,
         options=(
             ("kfetch.agent.lease", chance.choice(("1s", "30s", "120s"))),
             ("kafka.max.partition.fetch.bytes", chance.choice(("1", "1048576"))),
+            ("kfetch.agent.memory", chance.choice(("64m", "64m", "4m"))),
             ("kfetch.statsDirectory", chance.choice(("", "/tmp/stats"))),
         ),
         actions=tuple(

@@ -5,7 +5,6 @@ A fault is a function of the run. It returns values for variables of the product
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -55,28 +54,6 @@ def lock_of_the_worker_alone(run: ExecutorRun) -> Patches:
     return {("kfetch.agent.launch", "_locked"): and_unlock}
 
 
-def removed_lock_counts(run: ExecutorRun) -> Patches:
-    """A lock counts although its file was removed meanwhile."""
-    flock = fcntl.LOCK_EX | fcntl.LOCK_NB
-
-    @contextmanager
-    def locked(path: Any) -> Iterator[int | None]:
-        with path.open("ab") as file:
-            try:
-                vars(launch)["fcntl"].flock(file, flock)
-            except BlockingIOError:
-                yield None
-            else:
-                yield file.fileno()
-
-    return {("kfetch.agent.launch", "_locked"): locked}
-
-
-def pid_is_believed(run: ExecutorRun) -> Patches:
-    """A worker kills the pid of an agent that hung, whoever has it now."""
-    return {("kfetch.agent.launch", "_has_hung_up"): lambda stream: False}
-
-
 def socket_is_not_watched(run: ExecutorRun) -> Patches:
     """An agent stays although its socket was removed."""
     return {("kfetch.agent.__main__", "_is_bound"): lambda path, inode: True}
@@ -109,8 +86,6 @@ PLANTED: dict[str, Callable[[ExecutorRun], Patches]] = {
         unlink_any_socket,
         lock_for_the_start_alone,
         lock_of_the_worker_alone,
-        removed_lock_counts,
-        pid_is_believed,
         socket_is_not_watched,
         segments_stay,
     )

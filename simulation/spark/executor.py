@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from simulation.kernel import Kernel, Process
@@ -80,9 +81,12 @@ class Worker:
             rows: list[Row] | None = []
             error: BaseException | None = None
             try:
-                for batch in read(task.split):
-                    rows.extend(_rows(batch))  # type: ignore[union-attr]
-                    self.kernel.sleep(self.executor.batch_s)
+                with closing(read(task.split)) as batches:
+                    for batch in batches:
+                        rows.extend(_rows(batch))  # type: ignore[union-attr]
+                        self.kernel.sleep(self.executor.batch_s)
+                        if task.rows is not None:  # another attempt has won: Spark ends this one
+                            break
             except Exception as raised:
                 rows, error = None, raised
             self.task = None

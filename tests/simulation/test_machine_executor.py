@@ -36,14 +36,14 @@ def test_a_seed_tells_the_same_story_twice() -> None:
 
     assert first.story == second.story
     assert first.steps == second.steps
-    assert len(first.story) > 50
+    assert len(first.story) > 20
 
 
 FINDS = {
-    "unlink_any_socket": (0, "clean_while_stopped"),
-    "lock_for_the_start_alone": (3, "remove_socket"),
-    "lock_of_the_worker_alone": (3, "remove_socket"),
-    "socket_is_not_watched": (5, "remove_socket"),
+    "unlink_any_socket": (4, "clean_while_stopped"),
+    "lock_for_the_start_alone": (7, "remove_socket"),
+    "lock_of_the_worker_alone": (7, "remove_socket"),
+    "socket_is_not_watched": (0, "remove_socket"),
     "segments_stay": (0, "kill_worker"),
 }
 """By fault: a seed, and the one kind of trouble that shows the fault."""

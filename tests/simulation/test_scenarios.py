@@ -13,7 +13,10 @@ from simulation.parts import run_scenario
 from simulation.scenario import from_json, scenario, to_json
 
 _SCENARIOS = Path(__file__).parent / "scenarios"
-_FAULTS = {"rewritten-range": "rewritten-range-unchecked"}
+_FAULTS = {
+    "rewritten-range": "rewritten-range-unchecked",
+    "created-again-while-asked": "new-topic-as-truncated",
+}
 """The fault that each scenario finds, if it is planted again."""
 
 

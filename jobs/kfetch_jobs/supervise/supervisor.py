@@ -304,6 +304,7 @@ class Supervisor:
     def _check(self, supervised: SupervisedJob, now: float) -> None:
         if supervised.process is not None and not supervised.process.alive:
             self._process_ended(supervised, now)
+        now = self._late(now)
         supervised.state, action = state_machine.tick(
             supervised.rules, supervised.state, self._facts(supervised, now)
         )
@@ -358,7 +359,7 @@ class Supervisor:
             )
             return
         process = supervised.process
-        supervised.heard_s, supervised.heard_at = now, None
+        supervised.heard_s, supervised.heard_at = self._late(now), None
         self._store.started(run, process.pid, process.started, process.start)
         log.info("job %s: started (process %d)", job.name, supervised.process.pid)
 

@@ -178,7 +178,9 @@ class PositionCheck:
         epochs = {
             tp: epoch for tp in unchecked if (epoch := positions[tp].leader_epoch) != NO_EPOCH
         }
-        epoch_ends = self._lookup.epoch_ends(epochs, self._leader_epochs(epochs))
+        epoch_ends = self._of_same_topics(
+            self._lookup.epoch_ends(epochs, self._leader_epochs(epochs)), positions
+        )
         for tp in unchecked:
             if tp in epochs and tp not in epoch_ends:
                 continue  # gone since the last metadata; the next metadata tells
@@ -189,6 +191,26 @@ class PositionCheck:
                 positions[tp] = diverging
             else:
                 self._valid[tp] = leaders[tp].epoch, positions[tp]
+
+    def _of_same_topics(
+        self,
+        epoch_ends: dict[TopicPartition, EpochEnd | None],
+        positions: Mapping[TopicPartition, Position],
+    ) -> dict[TopicPartition, EpochEnd | None]:
+        """Returns the answers without those of topics that were created again since the metadata.
+
+        Leaders are asked by name. The history of a new topic would look like a truncated log.
+        """
+        short = [
+            tp
+            for tp, end in epoch_ends.items()
+            if end is not None and end.end_offset < positions[tp].offset
+        ]
+        if not short:
+            return epoch_ends
+        view, known = self._lookup.cluster_view(), self._state.topic_ids
+        others = {tp for tp in short if view.exists(tp) and not view.has(tp, known)}
+        return {tp: end for tp, end in epoch_ends.items() if tp not in others}
 
     def _diverging(
         self, tp: TopicPartition, position: Position, end: EpochEnd | None

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from kfetch import losses
-from kfetch.errors import DataLoss, NoSuchPartition, PartitionGone
+from kfetch.errors import DataLoss, NoSuchPartition, PartitionGone, TopicRecreated
 from kfetch.spark.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.driver import Driver
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.narrowing import Condition, Operator
-from tests.kfetch.watch.damage import Reader
+from tests.kfetch.watch.damage import Reader, recreated
 from tests.kfetch.watch.helpers import ALWAYS, T0, U0, at, query
 from tests.kfetch.wire.little import LittleKafka
 
@@ -145,3 +146,23 @@ def test_batch_read_of_a_time(kafka: LittleKafka, delete: Delete) -> None:
         pytest.raises(NoSuchPartition, match="u-0"),
     ):
         plan_batch(options, lookup, (since,))
+
+
+def test_created_again_while_asked(kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader of a topic that was created again since the metadata has another history.
+
+    That is no truncation: the error says that the topic was created again.
+    """
+    reader = Reader(kafka, query(kafka, **ALWAYS))
+    reader.batch()
+    reader.driver = query(kafka, **ALWAYS)
+    honest = OffsetLookup.epoch_ends
+
+    def late(lookup: OffsetLookup, *arguments: Any) -> Any:
+        recreated(kafka)
+        monkeypatch.setattr(OffsetLookup, "epoch_ends", honest)
+        return honest(lookup, *arguments)
+
+    monkeypatch.setattr(OffsetLookup, "epoch_ends", late)
+    with pytest.raises(TopicRecreated):
+        batches(reader)
