@@ -77,13 +77,15 @@ class RowsRestored:
     """The number of the replay's own micro-batch."""
 
 
-Entry = Batch | RowsDeleted | RowsRestored
+HistoryEntry = Batch | RowsDeleted | RowsRestored
 """What one line says."""
-_ENTRY: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Field(union_mode="left_to_right")])
+_ENTRY: TypeAdapter[HistoryEntry] = TypeAdapter(
+    Annotated[HistoryEntry, Field(union_mode="left_to_right")]
+)
 """It leaves out keys of a later kfetch."""
 
 
-def line_of(entry: Entry) -> str:
+def line_of(entry: HistoryEntry) -> str:
     """Returns the line for an entry, with its end."""
     values = asdict(entry)
     if isinstance(entry, Batch):
@@ -95,7 +97,7 @@ def line_of(entry: Entry) -> str:
     return json.dumps(values) + "\n"
 
 
-def parse_line(line: str) -> Entry | None:
+def parse_line(line: str) -> HistoryEntry | None:
     """Returns the entry of a line with its end; None if it is truncated.
 
     Raises ValueError for a line that ``line_of`` has not made.
@@ -103,7 +105,7 @@ def parse_line(line: str) -> Entry | None:
     return _ENTRY.validate_json(line) if line.endswith("}\n") else None
 
 
-def readable_entries(lines: Iterable[str]) -> Iterator[Entry]:
+def readable_entries(lines: Iterable[str]) -> Iterator[HistoryEntry]:
     """Yields the entries of lines, without those of truncated or damaged lines."""
     for line in lines:
         with suppress(ValueError):

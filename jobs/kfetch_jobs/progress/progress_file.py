@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kfetch_jobs.progress.batch import Batch, Entry, RowsDeleted, batches_among, line_of
+from kfetch_jobs.progress.batch import Batch, HistoryEntry, RowsDeleted, batches_among, line_of
 
 _NAME = "progress.jsonl"
 _BYTES_MAX = 4 << 20
@@ -37,7 +37,7 @@ def append_replayed(directory: Path, end: int, move: int) -> None:
         append_entry(directory, RowsDeleted(undone_from=first, move=move))
 
 
-def append_entry(directory: Path, entry: Entry) -> None:
+def append_entry(directory: Path, entry: HistoryEntry) -> None:
     """Append a line with a single write, and rotate a full file.
 
     A concurrent reader sees whole lines, or an unfinished last one.

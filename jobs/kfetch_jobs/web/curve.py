@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from kfetch_jobs.progress.batch import Batch, Entry, RowsDeleted, RowsRestored
+from kfetch_jobs.progress.batch import Batch, HistoryEntry, RowsDeleted, RowsRestored
 
 BATCHES_MAX = 25
 """The most micro-batches that a page lists."""
@@ -124,7 +124,7 @@ class JobCurves:
     _before: dict[int, deque[Batch]] = field(default_factory=dict)
     """The last micro-batches before each replay that can be undone, by the replay's number."""
 
-    def add(self, entry: Entry, now: float) -> None:
+    def add(self, entry: HistoryEntry, now: float) -> None:
         """Add an entry of the job's history. A micro-batch with an impossible time is skipped.
 
         Dead letters of rows that a replay has deleted count as 0, until the replay is undone.
