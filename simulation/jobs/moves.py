@@ -28,10 +28,10 @@ from kfetch_jobs.checkpoints.backup import OffsetRange, TableVersion
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.looks import job as looks
+from kfetch_jobs.offsets import job_report
 from kfetch_jobs.offsets import execution, plan, undo
 from kfetch_jobs.offsets.moves import Verb
-from kfetch_jobs.offsets.target import Earliest, Latest, MoveTarget, Shifted
+from kfetch_jobs.offsets.target import EARLIEST, LATEST, shifted
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.run.start_checks import check_replay
 from simulation.jobs.machine import Failure, Machine, Process
@@ -358,9 +358,9 @@ class MovesSimulation:
 
     def _move_body(self, verb: Verb, action: Action) -> None:
         job, project = self.job, self.project
-        target: MoveTarget = Latest() if action.latest and verb is Verb.RESET else Earliest()
+        target = LATEST if action.latest and verb is Verb.RESET else EARLIEST
         if action.shift is not None:
-            target = Shifted(action.shift)
+            target = shifted(action.shift)
         with execution.jobs_at_rest(project, job):
             planned = plan.plan_move(job, verb, target, [])
             execution.execute(project, job, planned, give_up_batch=False)
@@ -440,14 +440,13 @@ class MovesSimulation:
 
     def _names(self) -> Names:
         return [
-            (looks, "query_kafka", self._query_kafka),
-            (looks, "check_cluster", lambda *_: None),
+            (job_report, "query_kafka", self._query_kafka),
+            (job_report, "check_cluster", lambda *_: None),
             (log_starts, "check_cluster", lambda *_: None),
             (plan, "log_offsets", self._log_offsets),
             (log_starts, "log_offsets", self._log_offsets),
             (execution, "open_rows", self._open_rows),
             (undo, "open_rows", self._open_rows),
-            (plan, "looks", looks),
         ]
 
     def _query_kafka(

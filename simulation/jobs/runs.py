@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
-from kfetch_jobs.progress.progress_file import append_batch
+from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.progress.reports import Pulse, write_exit_report, write_pulse
 from simulation.jobs.machine import SIGTERM, Machine, Process
 
@@ -190,5 +190,5 @@ class SimulatedRun:
             run_rows=3 * self.batches,
         )
         with suppress(OSError):
-            append_batch(self.directory, batch)
+            append_entry(self.directory, batch)
         self.machine.after(self.fate.batch_s, self._batch)
