@@ -64,6 +64,8 @@ class Account(Listener):
         self.fates: dict[bytes, str] = {}
         """Why a log lost a value: truncated, expired or deleted."""
         self.named: dict[Place, list[Named]] = defaultdict(list)
+        self._unprovable: set[bytes] = set()
+        """Expired values of a history that an unclean election ended."""
         self._starts: dict[Place, int] = {}
         self._deleted: set[str] = set()
         self._truncated: set[Place] = set()
@@ -80,6 +82,10 @@ class Account(Listener):
     def lost(self, topic_id: UUID, place: Place, records: Records) -> None:
         """See Listener."""
         self._truncated.add(place)
+        # The new leader may never have had them, so no query can know that they expired.
+        for value, fate in self.fates.items():
+            if fate == "expired" and self.records[value].place == place:
+                self._unprovable.add(value)
         self._note_gone(topic_id, place, records, "truncated")
 
     def expired(self, topic_id: UUID, place: Place, records: Records, start: int) -> None:
@@ -170,6 +176,7 @@ class Account(Listener):
             # A record that nobody read before a truncation is of no history that survives.
             if (value in self.delivered) == (fate == "truncated")
             and value not in self.aborted
+            and value not in self._unprovable
             and self._must_be_named(self.records[value], starts)
         ]
 
