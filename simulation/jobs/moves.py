@@ -28,8 +28,7 @@ from kfetch_jobs.checkpoints.backup import OffsetRange, TableVersion
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.offsets import job_report
-from kfetch_jobs.offsets import execution, plan, undo
+from kfetch_jobs.offsets import execution, job_report, plan, undo
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.target import EARLIEST, LATEST, shifted
 from kfetch_jobs.run.job_lock import hold_job_lock
@@ -362,7 +361,7 @@ class MovesSimulation:
         if action.shift is not None:
             target = shifted(action.shift)
         with execution.jobs_at_rest(project, job):
-            planned = plan.plan_move(job, verb, target, [])
+            planned = plan.plan_move(job, verb, target, [], margin_percent=1)
             execution.execute(project, job, planned, give_up_batch=False)
 
     def _undo_body(self) -> None:
