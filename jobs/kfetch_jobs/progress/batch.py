@@ -97,7 +97,7 @@ def undone_from(line: str) -> tuple[int, int] | None:
 
     Returns None if the line does not say. Lines of older versions do not name the replay: -1.
     """
-    with suppress(ValueError, TypeError, KeyError, AttributeError):
+    with suppress(ValueError, TypeError, KeyError, AttributeError, OverflowError):
         values = json.loads(line)
         return int(values[_UNDONE]), int(values.get("move", -1))
     return None
@@ -105,7 +105,7 @@ def undone_from(line: str) -> tuple[int, int] | None:
 
 def restored_move(line: str) -> int | None:
     """Returns the micro-batch of the replay that was undone; None if the line does not say."""
-    with suppress(ValueError, TypeError, KeyError):
+    with suppress(ValueError, TypeError, KeyError, OverflowError):
         return int(json.loads(line)[_RESTORED])
     return None
 

@@ -10,7 +10,7 @@ import pytest
 
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.looks import job as looks
-from kfetch_jobs.progress.batch import Batch, undone_from
+from kfetch_jobs.progress.batch import Batch, restored_move, undone_from
 from kfetch_jobs.progress.progress_file import (
     append_batch,
     append_replayed,
@@ -120,3 +120,10 @@ def test_a_damaged_line_costs_itself_alone(tmp_path: Path, damage: str) -> None:
 
     assert [IDLE, DONE] == read_batches(tmp_path)
     assert DONE == last_batch(tmp_path)
+
+
+@pytest.mark.parametrize("number", ["1e999", "NaN", "null", '"x"'])
+def test_a_damaged_line_about_a_replay(number: str) -> None:
+    """It says nothing, and does not stop its reader."""
+    assert undone_from(f'{{"undone_from": {number}}}\n') is None
+    assert restored_move(f'{{"restored": {number}}}\n') is None
