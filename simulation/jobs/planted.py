@@ -28,7 +28,6 @@ from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
 from kfetch_jobs.supervise import state_machine
 from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.store import Store
-from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.wall_clock import WallClock
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def stopped_job_starts() -> Iterator[None]:
 @contextmanager
 def hung_round_counts_from_its_beginning() -> Iterator[None]:
     """What a round reads after it hung seems as old as the round."""
-    with patch.object(Supervisor, "_late", lambda _, now: now):
+    with patch.object(WallClock, "late", lambda _, now: now):
         yield
 
 

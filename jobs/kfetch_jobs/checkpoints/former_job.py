@@ -60,12 +60,14 @@ def find_former_job(job: Job) -> FormerJob | None:
         if note.get("checkpoint") == job.checkpoint:
             continue  # the file names its checkpoint, so the new name continues there
         both = sorted(tables & _tables_of(job, directory, note))
+        if not both:
+            continue  # the checkpoint of a job without these tables may be unreadable
         topics = [
             topic
             for topic in _topics_of(job, directory, note)
             if any(one.includes(topic) for one in subscriptions)
         ]
-        if both and topics:
+        if topics:
             return FormerJob(directory=directory, topic=topics[0], table=both[0])
     return None
 

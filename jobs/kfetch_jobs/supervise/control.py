@@ -65,7 +65,7 @@ def give_order(
     if refusals:
         mistake = any(reply.exit_code == ConfigError.exit_code for reply in refusals)
         error = ConfigError if mistake else SupervisorError
-        raise error("; ".join(reply.message for reply in refusals))
+        raise error("; ".join(dict.fromkeys(reply.message for reply in refusals)))
     return [reply.message for reply in replies if reply.message]
 
 

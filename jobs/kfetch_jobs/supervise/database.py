@@ -105,11 +105,11 @@ def transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     db.execute("BEGIN IMMEDIATE")
     try:
         yield db
+        db.execute("COMMIT")  # waits for readers if the journal is a rollback journal
     except BaseException:
         if db.in_transaction:  # on a full disk, SQLite has rolled back
             db.execute("ROLLBACK")
         raise
-    db.execute("COMMIT")
 
 
 def _make_private(path: Path) -> None:

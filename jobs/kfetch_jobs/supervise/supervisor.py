@@ -200,10 +200,6 @@ class Supervisor:
             self._clock.accept()
         return now
 
-    def _late(self, now: float) -> float:
-        """Returns the time in a round that began at ``now``, and may have hung at a disk since."""
-        return max(now, self._clock.accepted())
-
     def tick(self, now: float) -> None:
         """Read orders, check processes and take the due actions, once."""
         self._take_orders(now)
@@ -304,7 +300,7 @@ class Supervisor:
     def _check(self, supervised: SupervisedJob, now: float) -> None:
         if supervised.process is not None and not supervised.process.alive:
             self._process_ended(supervised, now)
-        now = self._late(now)
+        now = self._clock.late(now)
         supervised.state, action = state_machine.tick(
             supervised.rules, supervised.state, self._facts(supervised, now)
         )
@@ -323,7 +319,7 @@ class Supervisor:
         rules, state = supervised.rules, supervised.state
         limited = rules.no_progress_s is not None
         pulse = supervised.pulse() if limited else None
-        silent_s = supervised.silent_s(pulse, now, self._late(now)) if limited else 0.0
+        silent_s = supervised.silent_s(pulse, now, self._clock.late(now)) if limited else 0.0
         others = {name: other.state for name, other in self._jobs.items()}
         running = sum(other.phase.has_process for other in others.values())
         ahead = state_machine.jobs_ahead(supervised.job.name, others)
@@ -338,7 +334,7 @@ class Supervisor:
         )
 
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
-        job, now = supervised.job, self._late(now)
+        job, now = supervised.job, self._clock.late(now)
         state = state_machine.after_launch(supervised.rules, supervised.state, now)
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
@@ -359,7 +355,7 @@ class Supervisor:
             )
             return
         process = supervised.process
-        supervised.heard_s, supervised.heard_at = self._late(now), None
+        supervised.heard_s, supervised.heard_at = self._clock.late(now), None
         self._store.started(run, process.pid, process.started, process.start)
         log.info("job %s: started (process %d)", job.name, supervised.process.pid)
 
@@ -371,11 +367,11 @@ class Supervisor:
         assert supervised.process is not None
         assert supervised.run is not None
         if not self._killer.kill(supervised.run, supervised.job.name, supervised.process):
-            supervised.heard_s = self._late(now)  # the run has ended, and is not silent
+            supervised.heard_s = self._clock.late(now)  # the run has ended, and is not silent
             return  # no next run may start beside them
         remove_settings(self._project.storage, supervised.job.name)
         report_file = self._report_file(supervised)
-        self._record_end(supervised, read_exit_report(report_file), self._late(now))
+        self._record_end(supervised, read_exit_report(report_file), self._clock.late(now))
         report_file.unlink(missing_ok=True)
 
     def _record_end(self, supervised: SupervisedJob, report: ExitReport, now: float) -> None:

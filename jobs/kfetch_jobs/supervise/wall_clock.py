@@ -23,9 +23,14 @@ class WallClock:
         self._steady = steady
         self._offset_s = wall() - steady()
 
-    def accepted(self) -> float:
-        """Returns the time, as if nobody had set the clock since ``accept``."""
-        return self._steady() + self._offset_s
+    def late(self, now: float) -> float:
+        """Returns the time in a round that began at ``now``, and may have hung since.
+
+        It is the time as if nobody had set the clock since ``accept``. A time server may have
+        corrected it since, so a small difference says nothing.
+        """
+        accepted = self._steady() + self._offset_s
+        return accepted if accepted - now >= _STEP_MIN_S else now
 
     def step_s(self) -> float:
         """Returns by how much the clock was set since ``accept``, in seconds; 0.0 if it was not."""

@@ -10,7 +10,7 @@ import pytest
 
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.offsets import job_report
-from kfetch_jobs.progress.batch import Batch, RowsDeleted, parse_line
+from kfetch_jobs.progress.batch import Batch, RowsDeleted, parse_line, readable_entries
 from kfetch_jobs.progress.progress_file import (
     append_entry,
     append_replayed,
@@ -121,3 +121,11 @@ def test_a_damaged_line_costs_itself_alone(tmp_path: Path, damage: str) -> None:
 
     assert [IDLE, DONE] == read_batches(tmp_path)
     assert DONE == last_batch(tmp_path)
+
+
+@pytest.mark.parametrize("number", ["1e999", "NaN", "null", '"x"'])
+def test_a_damaged_line_about_a_replay(number: str) -> None:
+    """It says nothing, and does not stop its reader."""
+    lines = [f'{{"{key}": {number}}}\n' for key in ("undone_from", "restored")]
+
+    assert not list(readable_entries(lines))

@@ -192,3 +192,17 @@ def test_an_unreadable_checkpoint_does_not_count_as_none(kafka: LittleKafka) -> 
 
     assert f"kfetch can't read {CHECKPOINT.resolve() / 'offsets'}" in fresh_start_refusal(the_job())
     assert {} == single_writers({"clicks": the_job()}, {}, set())
+
+
+@pytest.mark.usefixtures("moved")
+def test_an_unreadable_checkpoint_of_a_job_with_other_tables() -> None:
+    """Only former jobs with a table of this one matter, so no other one stops it."""
+    directory = Path("new/visits")
+    offsets = directory / "checkpoint" / "offsets"
+    offsets.parent.mkdir(parents=True)
+    offsets.symlink_to("offsets")
+    (directory / "pulse.json").write_text(json.dumps({"at": 1.0, "batch": 1, "query": QUERY}))
+    note = directory / "checkpoint.origin.json"
+    note.write_text(json.dumps({"tables": ["other"], "topics": ["clicks"]}))
+
+    assert "" == fresh_start_refusal(the_job())

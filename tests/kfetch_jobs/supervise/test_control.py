@@ -162,15 +162,17 @@ def test_answers_of_an_earlier_supervisor() -> None:
 def test_a_failed_order_is_not_carried_out_later(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The supervisor's loop hangs, and the command reports a failure. When the loop goes on, the
-    job runs on."""
+    """The supervisor's loop hangs, and the command reports a failure, once for all its jobs. When
+    the loop goes on, the job runs on."""
     monkeypatch.setattr(control, "_REPLY_WITHIN_S", 0.05)
     monkeypatch.setattr(control, "_VALID_S", 0.04)
-    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    for name in ("a", "b"):
+        stage.job(name, CONTINUOUS, UNTIL_TERM)
     with stage.take() as supervisor, stage.store() as store:
-        stage.until_runs(supervisor, "a")
-        with pytest.raises(SupervisorError, match="does not carry it out later: see kfetch logs"):
-            control.give_order(stage.project, store, ["a"], Order.STOP)
+        stage.until_runs(supervisor, "a", "b")
+        with pytest.raises(SupervisorError) as failure:
+            control.give_order(stage.project, store, ["a", "b"], Order.STOP)
+        assert failure.value.message == control._NOT_TAKEN.message
         supervisor.tick(stage.now)
 
         assert ([], Phase.RUNNING) == (store.waiting_orders(), stage.phase("a"))

@@ -156,3 +156,21 @@ def test_a_full_disk_is_told_as_such(tmp_path: Path) -> None:
 
         with pytest.raises(SupervisorError, match="database or disk is full"):
             store.save({str(n): JobState(phase=Phase.WAITING, since_s=1.0) for n in range(1000)})
+
+
+def test_a_commit_that_fails_ends_its_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit waits for readers if the journal is a rollback journal. When it gives up, the next
+    write succeeds after the reader has gone."""
+    mount(monkeypatch, "nfs4")
+    monkeypatch.setattr(database, "_BUSY_S", 0.1)
+    with Store.of(tmp_path) as store:
+        with closing(sqlite3.connect(supervisor_directory(tmp_path) / "kfetch.db")) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM jobs").fetchall()
+            with pytest.raises(SupervisorError, match="locked"):
+                store.add_order("a", Order.STOP, 0.0)
+        store.add_order("b", Order.STOP, 0.0)
+
+        assert ["b"] == [one.job for one in store.waiting_orders()]

@@ -84,6 +84,17 @@ def test_only_a_set_clock_is_a_step() -> None:
     assert 0.0 == clock.step_s()
 
 
+def test_a_small_correction_is_no_hung_round() -> None:
+    """A round is late if it hung. A clock that a time server has put back by less than a step does
+    not make it late: a job that ends then would miss a due time right after it."""
+    wall, steady = NOW, 5.0
+    clock = WallClock(lambda: wall, lambda: steady)
+    wall, steady = wall + 100, steady + 101.5
+    assert wall == clock.late(wall)
+    steady += 30
+    assert wall + 31.5 == clock.late(wall)
+
+
 @pytest.mark.parametrize("step_s", [WEEK, -WEEK])
 def test_a_step_ends_no_job(stage: Stage, step_s: float) -> None:
     """A running job with ``noProgress`` is still healthy after a step, and its run goes on. When
