@@ -381,7 +381,7 @@ class Cluster:
         end = self._acknowledged_end.get(key, 0)
         lost = [record for record in former.log.records(end) if record[0] >= kept]
         self._acknowledged_end[key] = min(end, kept)
-        if lost:
+        if kept < end:  # also if all of them had expired
             self.listener.lost(former.topic_id, place, lost)
 
     def elect_behind(self, name: str, index: int, now_ms: float) -> bool:
