@@ -22,29 +22,30 @@ examples:
   make simulate                                      one minute of seeds from 0 on
   make simulate ARGS="--minutes 30 --first 1000"     half an hour of other seeds
   make simulate ARGS="--part source --seeds 17"      one seed again, with its story
-  make simulate ARGS="--plant start-lost"            how soon a planted fault is found
+  make simulate ARGS="--plant change-forgotten"      how soon a planted fault is found
+  make simulate ARGS="--scenario F --tries 200"      a scenario file, with 200 seeds
 """
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m simulation",
-        description="Simulate the product in virtual time: rare orders of events, by the million.",
+        description="Simulate the product in virtual time: rare orders of events, from seeds.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--minutes", type=float, default=1.0, help="how long, in real minutes")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--seeds", metavar="A-B", help="these seeds only, such as 17 or 0-99")
-    parser.add_argument("--part", help="source, executor or jobs; without it, all by turns")
-    parser.add_argument("--virtual-minutes", type=float, help="the length of each simulation")
-    parser.add_argument("--events", help="numbers of the events that happen, such as 3,5,9")
-    parser.add_argument("--scenario", metavar="FILE", help="run this scenario, with its seed")
-    parser.add_argument("--tries", type=int, default=1, help="so many seeds for the scenario")
-    parser.add_argument("--save", metavar="FILE", help="write the smallest scenario that fails")
-    parser.add_argument("--plant", default="", metavar="FAULT", help="plant a fault on purpose")
+    parser.add_argument("--seeds", metavar="A-B", help="only these seeds, such as 0-99; a single seed tells its story")
+    parser.add_argument("--part", choices=PARTS, help="simulate only this part, not all by turns")
+    parser.add_argument("--virtual-minutes", type=float, help="how long trouble lasts, in virtual minutes (not for jobs)")
+    parser.add_argument("--events", help="only these events happen, by number, such as 3,5,9")
+    parser.add_argument("--scenario", metavar="FILE", help="simulate the scenario of this file")
+    parser.add_argument("--tries", type=int, default=1, help="simulate the scenario with this many seeds")
+    parser.add_argument("--save", metavar="FILE", help="write the smallest failing run of the source as a scenario")
+    parser.add_argument("--plant", default="", metavar="FAULT", help="plant a fault, to see how soon it is found")
     parser.add_argument("--faults", action="store_true", help="list the faults to plant")
-    parser.add_argument("--keep-going", action="store_true", help="do not end at a failure")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     return parser.parse_args()
 
@@ -60,7 +61,7 @@ def _seeds(arguments: argparse.Namespace, first: int) -> Iterator[int]:
 
 
 class _Progress:
-    """A bar on stderr, if somebody looks at it."""
+    """Shows a bar on stderr, if stderr is a terminal."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
