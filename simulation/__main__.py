@@ -39,14 +39,30 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=1.0, help="how long, in real minutes")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--seeds", metavar="A-B", help="only these seeds, such as 0-99; a single seed tells its story")
-    parser.add_argument("--part", choices=list(parts.PARTS), help="simulate only this part, not all by turns")
-    parser.add_argument("--virtual-minutes", type=float, help="how long trouble lasts, in virtual minutes (not for jobs)")
+    parser.add_argument(
+        "--seeds",
+        metavar="A-B",
+        help="only these seeds, such as 0-99; a single seed tells its story",
+    )
+    parser.add_argument(
+        "--part", choices=list(parts.PARTS), help="simulate only this part, not all by turns"
+    )
+    parser.add_argument(
+        "--virtual-minutes",
+        type=float,
+        help="how long trouble lasts, in virtual minutes (not for jobs)",
+    )
     parser.add_argument("--events", help="only these events happen, by number, such as 3,5,9")
     parser.add_argument("--scenario", metavar="FILE", help="simulate the scenario of this file")
-    parser.add_argument("--tries", type=int, default=1, help="simulate the scenario with this many seeds")
-    parser.add_argument("--save", metavar="FILE", help="write the smallest failing run of the source as a scenario")
-    parser.add_argument("--plant", default="", metavar="FAULT", help="plant a fault, to see how soon it is found")
+    parser.add_argument(
+        "--tries", type=int, default=1, help="simulate the scenario with this many seeds"
+    )
+    parser.add_argument(
+        "--save", metavar="FILE", help="write the smallest failing run of the source as a scenario"
+    )
+    parser.add_argument(
+        "--plant", default="", metavar="FAULT", help="plant a fault, to see how soon it is found"
+    )
     parser.add_argument("--faults", action="store_true", help="list the faults to plant")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
@@ -206,9 +222,7 @@ def _run(part: str, seed: int, saved: Any, arguments: argparse.Namespace) -> Run
     return lambda events: parts.PARTS[part](seed, minutes, events, arguments.plant)
 
 
-def _report(
-    failed: Result, run: Run, saved: Any, arguments: argparse.Namespace
-) -> dict[str, Any]:
+def _report(failed: Result, run: Run, saved: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """Make a failure smaller, and print its story. Returns what names it."""
     known = {"part": failed.part, "seed": failed.seed, "failure": failed.failure}
     if arguments.json:
