@@ -17,50 +17,70 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from simulation import parts
+from simulation.parts import Result
+
 _EXAMPLES = """\
 examples:
   make simulate                                      one minute of seeds from 0 on
   make simulate ARGS="--minutes 30 --first 1000"     half an hour of other seeds
   make simulate ARGS="--part source --seeds 17"      one seed again, with its story
-  make simulate ARGS="--plant start-lost"            how soon a planted fault is found
+  make simulate ARGS="--plant change-forgotten"      how soon a planted fault is found
+  make simulate ARGS="--scenario F --tries 200"      a scenario file, with 200 seeds
 """
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m simulation",
-        description="Simulate the product in virtual time: rare orders of events, by the million.",
+        description="Simulate the product in virtual time: rare orders of events, from seeds.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--minutes", type=float, default=1.0, help="how long, in real minutes")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--seeds", metavar="A-B", help="these seeds only, such as 17 or 0-99")
-    parser.add_argument("--part", help="source, executor or jobs; without it, all by turns")
-    parser.add_argument("--virtual-minutes", type=float, help="the length of each simulation")
-    parser.add_argument("--events", help="numbers of the events that happen, such as 3,5,9")
-    parser.add_argument("--scenario", metavar="FILE", help="run this scenario, with its seed")
-    parser.add_argument("--tries", type=int, default=1, help="so many seeds for the scenario")
-    parser.add_argument("--save", metavar="FILE", help="write the smallest scenario that fails")
-    parser.add_argument("--plant", default="", metavar="FAULT", help="plant a fault on purpose")
+    parser.add_argument(
+        "--seeds",
+        metavar="A-B",
+        help="only these seeds, such as 0-99; a single seed tells its story",
+    )
+    parser.add_argument(
+        "--part", choices=list(parts.PARTS), help="simulate only this part, not all by turns"
+    )
+    parser.add_argument(
+        "--virtual-minutes",
+        type=float,
+        help="how long trouble lasts, in virtual minutes (not for jobs)",
+    )
+    parser.add_argument("--events", help="only these events happen, by number, such as 3,5,9")
+    parser.add_argument("--scenario", metavar="FILE", help="simulate the scenario of this file")
+    parser.add_argument(
+        "--tries", type=int, default=1, help="simulate the scenario with this many seeds"
+    )
+    parser.add_argument(
+        "--save", metavar="FILE", help="write the smallest failing run of the source as a scenario"
+    )
+    parser.add_argument(
+        "--plant", default="", metavar="FAULT", help="plant a fault, to see how soon it is found"
+    )
     parser.add_argument("--faults", action="store_true", help="list the faults to plant")
-    parser.add_argument("--keep-going", action="store_true", help="do not end at a failure")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     return parser.parse_args()
 
 
 def _seeds(arguments: argparse.Namespace, first: int) -> Iterator[int]:
-    if arguments.scenario:
-        yield from range(first, first + arguments.tries)
-    elif arguments.seeds:
+    if arguments.seeds:
         begin, _, last = arguments.seeds.partition("-")
         yield from range(int(begin), int(last or begin) + 1)
+    elif arguments.scenario:
+        yield from range(first, first + arguments.tries)
     else:
         yield from count(arguments.first)
 
 
 class _Progress:
-    """A bar on stderr, if somebody looks at it."""
+    """Shows a bar on stderr, if stderr is a terminal."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -94,14 +114,14 @@ class _Progress:
 
 
 class _Totals:
-    """What all seeds together have simulated."""
+    """Counts what all seeds have simulated."""
 
     def __init__(self) -> None:
         self.seeds = self.steps = self.failures = 0
         self.virtual_s = 0.0
         self._cpu_began = _cpu_s()
 
-    def add(self, result: Any) -> None:
+    def add(self, result: Result) -> None:
         """Count one simulation."""
         self.seeds += 1
         self.steps += result.steps
@@ -134,9 +154,7 @@ def _cpu_s() -> float:
 
 
 def main() -> int:
-    """Run the command. Returns 1 if anything failed."""
-    from simulation import parts
-
+    """Run the command. Returns 1 if anything failed, and 2 for a wrong argument."""
     arguments = _arguments()
     if arguments.faults:
         print("\n".join(f"{part:10} {fault}" for fault, part in parts.faults().items()))
@@ -144,34 +162,49 @@ def main() -> int:
     if arguments.plant and arguments.plant not in parts.faults():
         print(f"no fault {arguments.plant!r}; --faults lists them", file=sys.stderr)
         return 2
+    totals, failed = _simulate_all(arguments)
+    if arguments.json:
+        print(json.dumps({**totals.document, "failed": failed}))
+    else:
+        print(f"{totals}, {len(failed)} failures")
+    return 1 if failed else 0
+
+
+def _simulate_all(arguments: argparse.Namespace) -> tuple[_Totals, list[dict[str, Any]]]:
+    """Simulate every seed. Returns the totals, and what names each failure."""
     saved = _saved(arguments)
     part = "source" if saved else arguments.part or parts.faults().get(arguments.plant)
     names = [part] if part else list(parts.PARTS)
     events = [int(n) for n in arguments.events.split(",")] if arguments.events else None
-    totals, failures = _Totals(), []
+    totals, failed = _Totals(), []
     ends = bool(arguments.seeds or saved)
     progress = _Progress(float("inf") if ends else arguments.minutes * 60)
     for seed in _seeds(arguments, saved.seed if saved else 0):
         for name in names:
-            run = _run(parts, name, seed, saved, arguments)
+            run = _run(name, seed, saved, arguments)
             result = run(events)
             totals.add(result)
             progress.show(totals)
             if result.failure:
                 progress.clear()
-                failures.append(_report(parts, result, run, saved, arguments))
-        if (failures and not arguments.keep_going) or progress.over:
+                failed.append(_report(result, run, saved, arguments))
+            elif _is_single(arguments) and not arguments.json:
+                print("\n".join(run(result.events).story))
+        if (failed and not arguments.keep_going) or progress.over:
             break
     progress.clear()
-    totals.failures = len(failures)
-    if arguments.json:
-        print(json.dumps({**totals.document, "failed": failures}))
-    else:
-        print(f"{totals}, {len(failures)} failures")
-    return 1 if failures else 0
+    totals.failures = len(failed)
+    return totals, failed
 
 
-Run = Callable[[Sequence[int] | None], Any]
+def _is_single(arguments: argparse.Namespace) -> bool:
+    """Whether the user asks for one seed, and so wants its story."""
+    if arguments.scenario and not arguments.seeds:
+        return bool(arguments.tries == 1)
+    return bool(arguments.seeds) and "-" not in arguments.seeds
+
+
+Run = Callable[[Sequence[int] | None], Result]
 
 
 def _saved(arguments: argparse.Namespace) -> Any:
@@ -180,7 +213,7 @@ def _saved(arguments: argparse.Namespace) -> Any:
     return from_json(Path(arguments.scenario).read_text()) if arguments.scenario else None
 
 
-def _run(parts: Any, part: str, seed: int, saved: Any, arguments: argparse.Namespace) -> Run:
+def _run(part: str, seed: int, saved: Any, arguments: argparse.Namespace) -> Run:
     """Returns what simulates a seed with some of its events; None: with all."""
     if saved is not None:
         scenario = replace(saved, seed=seed)
@@ -189,9 +222,7 @@ def _run(parts: Any, part: str, seed: int, saved: Any, arguments: argparse.Names
     return lambda events: parts.PARTS[part](seed, minutes, events, arguments.plant)
 
 
-def _report(
-    parts: Any, failed: Any, run: Run, saved: Any, arguments: argparse.Namespace
-) -> dict[str, Any]:
+def _report(failed: Result, run: Run, saved: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """Make a failure smaller, and print its story. Returns what names it."""
     known = {"part": failed.part, "seed": failed.seed, "failure": failed.failure}
     if arguments.json:
@@ -211,7 +242,7 @@ def _report(
     return known
 
 
-def _save(failed: Any, saved: Any, arguments: argparse.Namespace) -> None:
+def _save(failed: Result, saved: Any, arguments: argparse.Namespace) -> None:
     from simulation.scenario import scenario, to_json
 
     drawn = saved or scenario(failed.seed, arguments.virtual_minutes)

@@ -209,15 +209,6 @@ class Log:
         end = self.batches[index - 1].last + 1
         return [(a.producer, a.first) for a in self.aborted if a.last >= offset and a.first < end]
 
-    def epoch_at(self, offset: int) -> int:
-        """Returns the leader epoch that wrote an offset, or -1."""
-        found = UNDEFINED
-        for epoch, first in self.epochs:
-            if first > offset:
-                break
-            found = epoch
-        return found
-
     def latest_epoch(self) -> int:
         """Returns the newest leader epoch, or -1."""
         return self.epochs[-1][0] if self.epochs else UNDEFINED

@@ -19,7 +19,6 @@ SIGKILL, SIGTERM = 9, 15
 _FIRST_PID, _LAST_PID = 300, 420
 """A small range: the system uses pids again."""
 _SLOW_CALL_S = 0.05
-_BOOT = "boot"
 
 
 class Failure(BaseException):
@@ -291,11 +290,6 @@ class Machine:
         process.gone = True
         if self.processes.get(process.pid) is process:
             del self.processes[process.pid]
-
-    def boot_and_ticks(self, pid: int) -> str:
-        """Returns the start of a process as the kernel tells it; empty without such a process."""
-        process = self.processes.get(pid)
-        return f"{_BOOT}/{process.ticks}" if process else ""
 
     def close(self) -> None:
         """Give up all processes. Their ``finally`` blocks run now, after the judgement."""

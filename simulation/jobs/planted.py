@@ -111,15 +111,15 @@ def hung_round_counts_from_its_beginning() -> Iterator[None]:
 
 
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
-    "a cron time that has passed": cron_time_that_has_passed,
-    "clock steps unseen": clock_steps_unseen,
-    "orders without end": orders_without_end,
-    "runs of the predecessor forgotten": runs_of_the_predecessor_forgotten,
-    "no back-off": no_back_off,
-    "a stopped job starts": stopped_job_starts,
-    "a hung round counts from its beginning": hung_round_counts_from_its_beginning,
+    "cron-time-that-has-passed": cron_time_that_has_passed,
+    "clock-steps-unseen": clock_steps_unseen,
+    "orders-without-end": orders_without_end,
+    "runs-of-the-predecessor-forgotten": runs_of_the_predecessor_forgotten,
+    "no-back-off": no_back_off,
+    "stopped-job-starts": stopped_job_starts,
+    "hung-round-counts-from-its-beginning": hung_round_counts_from_its_beginning,
 }
-"""Faults of the supervisor, by a few words."""
+"""Faults of the supervisor, by name."""
 
 
 @contextmanager
@@ -165,8 +165,8 @@ def letters_of_a_half_written_batch_stay() -> Iterator[None]:
 
 
 PLANTED_IN_LETTERS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
-    "rows before letters": rows_before_letters,
-    "letters of a half-written micro-batch": letters_of_a_half_written_batch_stay,
+    "rows-before-letters": rows_before_letters,
+    "letters-of-a-half-written-micro-batch": letters_of_a_half_written_batch_stay,
 }
 """Faults of the writers of a micro-batch."""
 
@@ -202,8 +202,8 @@ def _reading_to_the_log_end(
 
 
 PLANTED_IN_MOVES: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
-    "a move done before its micro-batch": move_done_before_its_micro_batch,
-    "rows of the planned micro-batch": replay_leaves_rows_of_the_planned_batch,
+    "move-done-before-its-micro-batch": move_done_before_its_micro_batch,
+    "rows-of-the-planned-micro-batch": replay_leaves_rows_of_the_planned_batch,
 }
 """Faults of the moves of offsets."""
 

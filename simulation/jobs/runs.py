@@ -76,7 +76,6 @@ class SimulatedRun:
     report_file: Path
     leader: Process
     fate: Fate
-    on_sign: Callable[[], None] = lambda: None
     on_term: Callable[[SimulatedRun], None] = lambda _: None
     jvm: Process | None = None
     agent: Process | None = None

@@ -95,10 +95,6 @@ class Process:
         """Call this when the process ends, in whatever way. The last one comes first."""
         self._on_end.append(call)
 
-    def not_on_end(self, call: Callable[[], object]) -> None:
-        """Take back ``on_end``."""
-        self._on_end.remove(call)
-
     def kill(self) -> None:
         """End the process as kill -9 does: no thread runs again. A thread may kill its own."""
         if not self.alive:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from simulation.machine.sockets import UnixSocket
 
 POLLIN, POLLOUT, POLLERR, POLLHUP, POLLRDHUP = 0x1, 0x4, 0x8, 0x10, 0x2000
-_DISK_BYTES = 1 << 40
 
 
 def fail(number: int, path: object = None) -> NoReturn:

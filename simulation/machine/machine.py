@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import signal
-import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -422,16 +421,6 @@ class Machine:
             for process in self.processes.values()
             for description in process.descriptors.values()
             if isinstance(description, UnixSocket) and description.listening
-        ]
-
-    def lock_holders(self) -> list[tuple[str, OsProcess]]:
-        """Returns the paths of locked files, with a process that holds each."""
-        return [
-            (path, process)
-            for path, inode in self.tree.walk()
-            if stat.S_ISREG(inode.mode) and inode.lock is not None
-            for process in self.processes.values()
-            if inode.lock in process.descriptors.values()
         ]
 
     def close(self) -> None:

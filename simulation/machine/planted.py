@@ -81,7 +81,7 @@ class _LeakingPool:
 _leaked: list[Any] = []
 
 PLANTED: dict[str, Callable[[ExecutorRun], Patches]] = {
-    fault.__name__: fault
+    fault.__name__.replace("_", "-"): fault
     for fault in (
         unlink_any_socket,
         lock_for_the_start_alone,

@@ -16,24 +16,24 @@ from simulation.jobs.cron import next_fire
 from simulation.jobs.planted import BY_KIND
 
 FAULTS = [
-    ("supervision", "a cron time that has passed", 5),
-    ("supervision", "clock steps unseen", 6),
-    ("supervision", "orders without end", 5),
-    ("supervision", "runs of the predecessor forgotten", 1),
-    ("supervision", "no back-off", 0),
-    ("supervision", "a stopped job starts", 0),
-    ("supervision", "a hung round counts from its beginning", 2),
-    ("moves", "a move done before its micro-batch", 288),
-    ("moves", "rows of the planned micro-batch", 15),
-    ("letters", "rows before letters", 0),
-    ("letters", "letters of a half-written micro-batch", 2),
+    ("supervision", "cron-time-that-has-passed", 5),
+    ("supervision", "clock-steps-unseen", 0),
+    ("supervision", "orders-without-end", 5),
+    ("supervision", "runs-of-the-predecessor-forgotten", 1),
+    ("supervision", "no-back-off", 5),
+    ("supervision", "stopped-job-starts", 0),
+    ("supervision", "hung-round-counts-from-its-beginning", 2),
+    ("moves", "move-done-before-its-micro-batch", 288),
+    ("moves", "rows-of-the-planned-micro-batch", 15),
+    ("letters", "rows-before-letters", 0),
+    ("letters", "letters-of-a-half-written-micro-batch", 2),
 ]
 """Each fault with its kind of simulation, and a seed that finds it."""
 QUIET = [
     *(("moves", seed) for seed in (15, 288)),
     *(("letters", seed) for seed in range(8)),
 ]
-STORIES = (("supervision", 7), ("moves", 4), ("letters", 4))
+STORIES = (("supervision", 5), ("moves", 4), ("letters", 4))
 STORY = f"""\
 from simulation.jobs import run
 for kind, seed in {STORIES}:

@@ -36,7 +36,7 @@ def test_a_scenario_is_json() -> None:
 
 _PRINT_STORY = """
 from simulation.parts import run_source
-result = run_source(6, 0.3)
+result = run_source(6, 0.1)
 print(result.steps, *result.story, sep="\\n")
 """
 
