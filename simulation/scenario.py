@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 from simulation import chaos
 from simulation.cluster import chaos as cluster_chaos
@@ -71,15 +72,58 @@ PROCESSES: Weights = {
 }
 CLOCKS: Weights = {"step_clock": 1}
 
-PROFILES: Mapping[str, tuple[float, float, Weights, Weights]] = {
-    "calm": (0, 0, {}, {}),
-    "elections": (0.15, 0, NO_LOSSES, {}),
-    "kills": (0, 0.4, {}, PROCESSES),
-    "losses": (0.1, 0, LOSSES, {}),
-    "losses and kills": (0.1, 0.1, LOSSES, {**PROCESSES, **CLOCKS}),
-    "everything": (0.2, 0.1, {**NO_LOSSES, **LOSSES}, {**PROCESSES, **CLOCKS}),
+TASKS: Weights = {"kill_worker": 4, "freeze_worker": 1, "freeze_agent": 1}
+LATE: Weights = {"delay_replies": 2, "slow": 2, "lag": 1, "elect": 1, "truncate": 0.5}
+
+
+class Troubles(NamedTuple):
+    """What a profile is rich in."""
+
+    on_cluster: float
+    """Actions a second."""
+    on_processes: float
+    of_cluster: Weights
+    of_processes: Weights
+    fixed: Mapping[str, Any] = {}
+    """Values of the scenario that are not drawn."""
+    options: Mapping[str, str] = {}
+    """Options that are not drawn. An empty one is not set."""
+    writes_per_s: float = 0.0
+    """Not drawn, if it is given."""
+
+
+PROFILES: Mapping[str, Troubles] = {
+    "calm": Troubles(0, 0, {}, {}),
+    "elections": Troubles(0.15, 0, NO_LOSSES, {}),
+    "kills": Troubles(0, 0.4, {}, PROCESSES),
+    "losses": Troubles(0.1, 0, LOSSES, {}),
+    "losses and kills": Troubles(0.1, 0.1, LOSSES, {**PROCESSES, **CLOCKS}),
+    "everything": Troubles(0.2, 0.1, {**NO_LOSSES, **LOSSES}, {**PROCESSES, **CLOCKS}),
+    "starts": Troubles(  # the driver ends while batch 0 runs
+        0,
+        0.4,
+        {},
+        {"kill_driver": 1},
+        fixed={"minutes": 0.3, "batch_s": 0.5},
+        options={"startingOffsets": "latest"},
+        writes_per_s=10.0,
+    ),
+    "attempts": Troubles(  # attempts at tasks take over from each other while replies are late
+        0.3,
+        0.5,
+        LATE,
+        TASKS,
+        fixed={
+            "minutes": 1.0,
+            "agents": True,
+            "speculation": 1.0,
+            "task_slots": 4,
+            "batch_s": 0.01,
+        },
+        options={"kafka.fetch.max.bytes": "2000", "maxRecordsPerPartition": ""},
+        writes_per_s=10.0,
+    ),
 }
-"""By name: actions a second on the cluster and on processes, and their kinds."""
 
 
 def scenario(seed: int, minutes: float | None = None, profile: str | None = None) -> Scenario:
@@ -87,13 +131,14 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
     chance = random.Random(seed)
     drawn = chance.choice(sorted(PROFILES))
     profile = profile or drawn
+    troubles = PROFILES[profile]
     drawn_minutes = chance.choice((1.0, 2.0, 4.0))
-    minutes = minutes or drawn_minutes
+    minutes = minutes or troubles.fixed.get("minutes", drawn_minutes)
     brokers = chance.choice((1, 2, 3, 3, 3))
     partitions = tuple(chance.choice((1, 2, 4)) for _ in range(chance.choice((1, 1, 2))))
     trigger_s = chance.choice((0.0, 0.0, 1.0, 5.0))
     batch_s = chance.choice((0.0, 0.01, 0.5))
-    return Scenario(
+    drawn_scenario = Scenario(
         seed=seed,
         profile=profile,
         minutes=minutes,
@@ -110,9 +155,10 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
         trigger_s=trigger_s,
         available_now=chance.random() < 0.15,
         agents=chance.random() < 0.5,
-        options=tuple(sorted(_options(chance, trigger_s, batch_s).items())),
-        actions=tuple(_actions(chance, minutes * 60, profile, partitions, brokers)),
+        options=tuple(sorted(_options(chance, trigger_s, troubles).items())),
+        actions=tuple(_actions(chance, minutes * 60, troubles, partitions, brokers)),
     )
+    return replace(drawn_scenario, **{**troubles.fixed, "minutes": minutes})
 
 
 def to_json(found: Scenario) -> str:
@@ -135,7 +181,7 @@ def from_json(text: str) -> Scenario:
     )
 
 
-def _options(chance: random.Random, trigger_s: float, batch_s: float) -> dict[str, str]:
+def _options(chance: random.Random, trigger_s: float, troubles: Troubles) -> dict[str, str]:
     options = {
         "startingOffsets": chance.choice(("earliest", "earliest", "latest")),
         "failOnDataLoss": chance.choice(("true", "false")),
@@ -157,16 +203,20 @@ def _options(chance: random.Random, trigger_s: float, batch_s: float) -> dict[st
         options["kafka.client.rack"] = "rack-0"
     if chance.random() < 0.2:
         options["kfetch.commitGroup"] = "lag"
-    return options
+    fixed = {**options, **troubles.options}
+    return {name: value for name, value in fixed.items() if value}
 
 
 def _actions(
-    chance: random.Random, seconds: float, profile: str, partitions: Sequence[int], brokers: int
+    chance: random.Random,
+    seconds: float,
+    troubles: Troubles,
+    partitions: Sequence[int],
+    brokers: int,
 ) -> list[Action]:
-    of_cluster, of_processes, cluster_weights, process_weights = PROFILES[profile]
     topics = {f"t{number}": count for number, count in enumerate(partitions)}
     writes = Profile(
-        actions_per_s=chance.choice((0.5, 3.0, 10.0)),
+        actions_per_s=troubles.writes_per_s or chance.choice((0.5, 3.0, 10.0)),
         weights=WRITES,
         records_max=chance.choice((1, 5, 40)),
         codecs=CODECS if chance.random() < 0.3 else ("none",),
@@ -174,8 +224,11 @@ def _actions(
     )
     more = chance.choice((0.5, 1.0, 2.0))
     actions = cluster_chaos.draw(chance, writes, seconds, topics, brokers)
-    if of_cluster:
-        faults = Profile(actions_per_s=of_cluster * more, weights=cluster_weights, longest_s=30.0)
+    if troubles.on_cluster:
+        faults = Profile(
+            actions_per_s=troubles.on_cluster * more, weights=troubles.of_cluster, longest_s=30.0
+        )
         actions += cluster_chaos.draw(chance, faults, seconds, topics, brokers)
-    actions += chaos.draw(chance, process_weights, of_processes * more, seconds)
+    of_processes = troubles.on_processes * more
+    actions += chaos.draw(chance, troubles.of_processes, of_processes, seconds)
     return sorted(actions, key=lambda action: action.at_s)

@@ -314,7 +314,8 @@ class World:
         if isinstance(error, DataLoss):
             self._tolerates = True
         chance = self._chance.random()
-        if chance < 0.5 or not query.finished:
+        # Spark's application survives a query that fails: its executors may read for the next run.
+        if chance < 0.5 or not (query.finished or query.error):
             executor, self.executor = self.executor, self._new_executor()
             self.kernel.after(chance * 6, executor.kill)
         self.kernel.after(0.5 + self._chance.random() * 5, self._start_query)

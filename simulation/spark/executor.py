@@ -47,7 +47,15 @@ class Task:
         self.failures = 0
         self.rows: list[Row] | None = None
         self.error: BaseException | None = None
+        self.cancelled = False
+        """Whether another task failed the micro-batch."""
         self.started = 0.0
+
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody needs an attempt's rows: another one has won, or the query failed."""
+        return self.rows is not None or self.cancelled
 
 
 class Worker:
@@ -85,7 +93,7 @@ class Worker:
                     for batch in batches:
                         rows.extend(_rows(batch))  # type: ignore[union-attr]
                         self.kernel.sleep(self.executor.batch_s)
-                        if task.rows is not None:  # another attempt has won: Spark ends this one
+                        if task.over:  # Spark ends this attempt
                             break
             except Exception as raised:
                 rows, error = None, raised
@@ -96,6 +104,11 @@ class Worker:
         if self.task is not None:
             task, self.task = self.task[0], None
             self.executor.attempt_ended(task, None, None)
+
+
+def _cancel(tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        task.cancelled = True
 
 
 def _rows(batch: Any) -> list[Row]:
@@ -133,6 +146,7 @@ class Executor:
         while any(task.rows is None for task in tasks):
             for task in tasks:
                 if task.failures >= MAX_FAILURES:
+                    _cancel(tasks)
                     raise TaskFailed(f"task {task.number}") from task.error
                 if task.rows is None and self._wants_attempt(task) and (worker := self._free()):
                     task.running += 1

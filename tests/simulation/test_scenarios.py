@@ -16,6 +16,8 @@ _SCENARIOS = Path(__file__).parent / "scenarios"
 _FAULTS = {
     "rewritten-range": "rewritten-range-unchecked",
     "created-again-while-asked": "new-topic-as-truncated",
+    "driver-killed-in-batch-0": "start-lost",
+    "reply-lost": "refused-reply-acknowledges",
 }
 """The fault that each scenario finds, if it is planted again."""
 
