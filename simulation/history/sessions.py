@@ -21,7 +21,6 @@ from kfetch.session.transitions import SessionEvent
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.sessions import FINAL_EPOCH
 
-
 _Positions = dict[TopicPartition, FetchPosition | None]
 
 

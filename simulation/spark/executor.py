@@ -51,7 +51,6 @@ class Task:
         """Whether another task failed the micro-batch."""
         self.started = 0.0
 
-
     @property
     def over(self) -> bool:
         """Whether nobody needs an attempt's rows: another one has won, or the query failed."""
