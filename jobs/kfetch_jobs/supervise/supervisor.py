@@ -403,17 +403,24 @@ class Supervisor:
         now = self._now()
         for supervised in self._jobs.values():
             supervised.state = state_machine.interrupt(supervised.state, now)
-        while running := [one.process for one in self._jobs.values() if one.process is not None]:
+        while running := [one for one in self._jobs.values() if one.process is not None]:
             try:
                 self._end_round(hurry)
             except (SupervisorError, OSError) as error:
-                if not any(process.alive for process in running):
+                if all(self._is_gone(one) for one in running):
                     raise  # the next supervisor records the ends
                 log.error("%s; trying again", error)
                 time.sleep(_AGAIN_S)
             time.sleep(TICK_S / 4)
         self._store.record_end(time.time())
         log.info("ended; no job runs")
+
+    def _is_gone(self, supervised: SupervisedJob) -> bool:
+        """Kill what an ended run has left, and return whether nothing of the run lives."""
+        process, run = supervised.process, supervised.run
+        if process is None or run is None:
+            return True
+        return not process.alive and self._killer.kill(run, supervised.job.name, process)
 
     def _end_round(self, hurry: Callable[[], bool]) -> None:
         """Check each job once, living processes first: on a full disk, recording an end fails."""

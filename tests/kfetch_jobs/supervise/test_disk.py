@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import control
+from kfetch_jobs.supervise import supervisor as supervising
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.supervise.store import Store
 from tests.kfetch_jobs.stage import CONTINUOUS, PATIENCE_S, UNTIL_TERM, Stage
 
 DEAF = 'trap : TERM; : > "$WORDS/$NAME.on"\nwhile :; do sleep 0.1; done'
+DEAF_WITH_A_CHILD = 'trap : TERM; : > "$WORDS/$NAME.on"\nsleep 1000 &\nwhile :; do wait; done'
 
 
 def close(store: Store) -> None:
@@ -51,6 +55,34 @@ def test_the_end_of_a_supervisor_on_a_full_disk(
         assert ExitKind.STOPPED is stage.runs("a")[0].kind
         stage.ahead_s = 1000
         stage.until(supervisor, lambda: 2 == len(stage.runs("a")) == len(stage.runs("c")))
+
+
+def test_the_end_on_a_full_disk_leaves_no_process(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job dies while the supervisor fails to record the end of another one. The supervisor kills
+    what is left of it, before it ends with the error."""
+
+    def end(*_: object, **__: object) -> None:
+        pid = stage.runs("b")[0].pid
+        leaders = [process for process in stage.processes() if process.pid == pid]
+        for leader in leaders:
+            leader.kill()
+        deadline = time.monotonic() + PATIENCE_S
+        while any(process in leaders for process in stage.processes()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        raise SupervisorError("the disk is full")
+
+    monkeypatch.setattr(supervising, "_AGAIN_S", 0.01)
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    stage.job("b", CONTINUOUS, DEAF_WITH_A_CHILD)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a", "b")
+        monkeypatch.setattr(Store, "end", end)
+        with pytest.raises(SupervisorError, match="full"):
+            supervisor.run(lambda: True, lambda: False)
+        assert [] == stage.processes()
 
 
 def test_down_on_a_full_disk(stage: Stage) -> None:
