@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kfetch_jobs.config.field_types import DURATION_PATTERN
 from kfetch_jobs.config.schema import schema
-from kfetch_jobs.config.values import DURATION_PATTERN
 
 __all__ = ["tables"]
 

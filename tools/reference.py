@@ -16,7 +16,7 @@ from typing import Any
 
 import kfetch_jobs.errors  # noqa: F401 - its classes are errors too
 from integration.brokers import versions
-from kfetch.admin import explanations, values
+from kfetch.admin import explanations, query
 from kfetch.admin.cli import command
 from kfetch.options.catalogue import OPTIONS
 from kfetch.spark.listener import LagListener
@@ -104,8 +104,8 @@ def _api() -> str:
     """Returns the classes and functions of the Python API, with their docstrings."""
     parts = [
         *_class(LagListener, "kfetch.LagListener"),
-        *_class(values.Lag, "kfetch.admin.values.Lag"),
-        *_class(values.PartitionLag, "kfetch.admin.values.PartitionLag"),
+        *_class(query.Lag, "kfetch.admin.query.Lag"),
+        *_class(query.PartitionLag, "kfetch.admin.query.PartitionLag"),
     ]
     for name in TOOLS:
         module = import_module(f"kfetch.admin.{name}")

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from kfetch.admin.query import Offsets, Position
 from kfetch.admin.sources import KafkaReport, LogOffsets, Partition
-from kfetch.admin.values import Offsets, Position
 from kfetch.model import TopicPartition
 from kfetch_jobs import config
 from kfetch_jobs.checkpoints import backup as backups

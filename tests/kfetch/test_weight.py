@@ -17,7 +17,7 @@ CLIENTS = ("kafka.admin", "kafka.consumer", "kafka.producer", "kafka.protocol.ad
 @pytest.mark.parametrize(
     ("modules", "heavy"),
     [
-        (("kfetch", "kfetch.spark.worker", "kfetch.admin.values", "kfetch.admin.decoder"), HEAVY),
+        (("kfetch", "kfetch.spark.worker", "kfetch.admin.query", "kfetch.admin.decoder"), HEAVY),
         # pyspark itself brings numpy, pyarrow and socket along.
         (("pyspark_kfetch",), tuple({*HEAVY} - {"numpy", "pyarrow", "socket"})),
         (("kfetch.watch.driver",), ("numba", "pyarrow", "pyspark")),
@@ -42,7 +42,7 @@ def test_import_is_light(modules: tuple[str, ...], heavy: tuple[str, ...]) -> No
 def test_the_help_is_light() -> None:
     """The whole command line, with the verbs of every distribution, loads nothing that only a verb
     needs."""
-    heavy = ("numba", "kafka", "pyarrow", "pydantic", "pyspark", "kfetch.admin.values")
+    heavy = ("numba", "kafka", "pyarrow", "pydantic", "pyspark", "kfetch.admin.query")
     code = "import sys; from kfetch.admin.cli import command; command()\n"
     code += f"print(*(m for m in {heavy!r} if m in sys.modules))"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kfetch.admin.checkpoint import batch_numbers, read_batch
-from kfetch.admin.values import Offsets
+from kfetch.admin.query import Offsets
 from kfetch.errors import CheckpointError
 
 TopicIds = Mapping[str, frozenset[str]]

@@ -9,7 +9,7 @@ the source's options too, and need neither a broker nor Spark. ``run/`` runs a j
 keeps it running.
 
     yamlfile.py        YAML values with their line numbers, and ``${…}``
-    values.py          types of values: durations, options, cron expressions
+    field_types.py     types of keys: durations, options, cron expressions
     models.py          the keys of the three kinds of file
     trigger.py         when a job runs
     locations.py       paths and URIs of tables and checkpoints, as Hadoop reads them

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kfetch.admin.values import needs_time_zone
+from kfetch.admin.query import needs_time_zone
+from kfetch_jobs.config.field_types import Options
 from kfetch_jobs.config.models import Decode, Source
-from kfetch_jobs.config.values import Options
 
 KEYS = {
     "valueSchema": ("decode", "fields"),

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from kfetch.admin.values import SourceOptions, known_options, parse_options
+from kfetch.admin.query import SourceOptions, known_options, parse_options
 from kfetch.errors import KfetchError
 from kfetch_jobs.config.decode import with_decode, with_decode_names
+from kfetch_jobs.config.field_types import Options
 from kfetch_jobs.config.models import JobFile
-from kfetch_jobs.config.values import Options
 from kfetch_jobs.config.yamlfile import Document, with_placeholders
 
 _STORES = frozenset(

@@ -15,9 +15,9 @@ from pydantic import (
     model_validator,
 )
 
-from kfetch.admin.values import FORMATS, SUBSCRIPTION_OPTIONS
+from kfetch.admin.query import FORMATS, SUBSCRIPTION_OPTIONS
+from kfetch_jobs.config.field_types import Duration, Location, Options, SparkSettings
 from kfetch_jobs.config.trigger import Trigger
-from kfetch_jobs.config.values import Duration, Location, Options, SparkSettings
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FORMATS = ("keyformat", "valueformat")

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from kfetch_jobs.config.field_types import DURATION_PATTERN
 from kfetch_jobs.config.models import EnvironmentFile, JobFile, ProjectFile
-from kfetch_jobs.config.values import DURATION_PATTERN
 
 KINDS: dict[str, type[BaseModel]] = {
     "project": ProjectFile,

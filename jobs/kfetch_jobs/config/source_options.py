@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kfetch.admin.values import options_without_effect, parse_options
+from kfetch.admin.query import options_without_effect, parse_options
 from kfetch.errors import OptionError
 from kfetch_jobs.config.decode import KEYS, conflicts
+from kfetch_jobs.config.field_types import Options
 from kfetch_jobs.config.job import Job, option_name
 from kfetch_jobs.config.models import JobFile
-from kfetch_jobs.config.values import Options
 
 _PLACE = ("topic", "partition", "offset", "timestamp")
 _SERVERS = "kafka.bootstrap.servers"

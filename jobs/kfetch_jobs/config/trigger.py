@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 
-from kfetch_jobs.config.values import Chosen, Cron, SparkDuration, TimeZone
+from kfetch_jobs.config.field_types import Chosen, Cron, SparkDuration, TimeZone
 
 _KINDS = ("processingTime", "availableNow", "continuous", "cron")
 

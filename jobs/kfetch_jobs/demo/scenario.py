@@ -23,7 +23,7 @@ from pathlib import Path
 
 from kfetch.admin import statistics
 from kfetch.admin.checkpoint import batch_numbers
-from kfetch.admin.values import FetchStats
+from kfetch.admin.query import FetchStats
 from kfetch_jobs import config
 from kfetch_jobs.config import Job
 from kfetch_jobs.demo import page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kfetch.admin.values import FetchStats
+from kfetch.admin.query import FetchStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

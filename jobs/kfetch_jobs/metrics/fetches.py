@@ -19,7 +19,7 @@ from typing import Any
 
 from kfetch.admin import agents
 from kfetch.admin.agents import QueryStatus, Status
-from kfetch.admin.values import FETCH_COUNTS, FetchStats
+from kfetch.admin.query import FETCH_COUNTS, FetchStats
 from kfetch.errors import DataLoss
 from kfetch_jobs.metrics.growth import GrowingSums
 from kfetch_jobs.metrics.table import SampleSet

@@ -16,7 +16,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from kfetch.admin.values import FETCH_COUNTS
+from kfetch.admin.query import FETCH_COUNTS
 
 
 @dataclass(frozen=True, slots=True)

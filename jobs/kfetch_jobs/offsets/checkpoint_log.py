@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from kfetch.admin.values import Offsets
+from kfetch.admin.query import Offsets
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.errors import JobsError
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from kfetch.admin.query import Position, SourceOptions, Subscription
 from kfetch.admin.sources import KafkaReport, query_kafka
-from kfetch.admin.values import Position, SourceOptions, Subscription
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints import checkpoint as checkpoints

@@ -8,8 +8,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from kfetch.admin.query import Offsets, Position
 from kfetch.admin.sources import LogOffsets, Partition, log_offsets
-from kfetch.admin.values import Offsets, Position
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints.backup import OffsetRange, all_backups

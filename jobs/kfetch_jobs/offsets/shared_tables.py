@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kfetch.admin.values import Offsets
+from kfetch.admin.query import Offsets
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.backup import Backup, Stage
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from pydantic import FiniteFloat
 
-from kfetch.admin.values import Lag, PartitionLag
+from kfetch.admin.query import Lag, PartitionLag
 from kfetch.model import TopicPartition
 
 PARTITIONS_MAX = 20_000

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kfetch.admin.values import Offsets, parse_offsets
+from kfetch.admin.query import Offsets, parse_offsets
 from kfetch_jobs.progress.batch import Batch
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kfetch.admin.values import Lag, LagHistory
+from kfetch.admin.query import Lag, LagHistory
 from kfetch_jobs.checkpoints.origin import note_run
 from kfetch_jobs.checkpoints.topic_history import TopicIds, offsets_topic_ids
 from kfetch_jobs.config import Job

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kfetch.admin.values import SourceOptions
+from kfetch.admin.query import SourceOptions
 from kfetch_jobs.config import Job
 from kfetch_jobs.run.stateless import items, nodes
 

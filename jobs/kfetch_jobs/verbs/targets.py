@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import BaseModel, NonNegativeInt, Strict, TypeAdapter, ValidationError
 
 from kfetch.model import TopicPartition
-from kfetch_jobs.config.values import Duration
+from kfetch_jobs.config.field_types import Duration
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.offsets.target import MoveTarget, timed
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kfetch.admin.agents import QueryStatus, Status
-from kfetch.admin.values import FetchStats
+from kfetch.admin.query import FetchStats
 from kfetch_jobs.metrics.fetches import readers_of
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.partition_lags import PartitionLags

@@ -2,7 +2,7 @@
 
 Each option is declared once, as ``option`` describes: with its name, default, converter and line of
 explanation. The files are families: ``subscription``, ``bounds``, ``columns``, ``formats``,
-``registry``, ``network``, ``tls``, ``sasl`` and ``oauth``. ``values`` has the rest. ``converters``
+``registry``, ``network``, ``tls``, ``sasl`` and ``oauth``. ``source`` has the rest. ``converters``
 turn one text into one value. ``catalogue`` lists all options, and ``kfetch.spark.options`` reads
 them. Nothing here connects.
 
@@ -12,8 +12,8 @@ them. Nothing here connects.
 
 from kfetch.options.bounds import EARLIEST, LATEST, Ago, Bound, Place
 from kfetch.options.network import FetchOptions, NetworkOptions
+from kfetch.options.source import SourceOptions
 from kfetch.options.subscription import Subscription
-from kfetch.options.values import SourceOptions
 
 __all__ = [
     "EARLIEST",

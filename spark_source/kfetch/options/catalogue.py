@@ -15,7 +15,7 @@ from kfetch.options import bounds, columns, formats, registry, sasl, subscriptio
 from kfetch.options.network import FetchOptions, NetworkOptions
 from kfetch.options.option import Option, Treatment, declared
 from kfetch.options.security import PROTOCOL, SecurityOptions
-from kfetch.options.values import (
+from kfetch.options.source import (
     AgentOptions,
     LookupOptions,
     PlanningOptions,

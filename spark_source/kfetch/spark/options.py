@@ -17,14 +17,14 @@ from kfetch.options.catalogue import check_names, unused_names
 from kfetch.options.network import FetchOptions, NetworkOptions
 from kfetch.options.option import OptionReader
 from kfetch.options.security import security
-from kfetch.options.subscription import Subscription, bootstrap_servers, subscription
-from kfetch.options.values import (
+from kfetch.options.source import (
     AgentOptions,
     LookupOptions,
     PlanningOptions,
     ReportOptions,
     SourceOptions,
 )
+from kfetch.options.subscription import Subscription, bootstrap_servers, subscription
 
 
 def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfetch.admin.checkpoint import Checkpoint
 from kfetch.admin.offset_log import SourceLine, Writer, connector_json
-from kfetch.admin.values import Offsets, Position
+from kfetch.admin.query import Offsets, Position
 from kfetch.model import TopicPartition
 
 if TYPE_CHECKING:  # `show` needs no sockets

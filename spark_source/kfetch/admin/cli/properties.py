@@ -62,7 +62,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
     Names get ``kafka.`` in front, unless they are options of the source, such as ``subscribe``.
     """
-    from kfetch.admin.values import known_options
+    from kfetch.admin.query import known_options
 
     own = {option.name for option in known_options()}
     options = {}

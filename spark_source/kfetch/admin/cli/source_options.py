@@ -73,7 +73,7 @@ def _wrong(sentence: str) -> typer.BadParameter:
 
 def _shown(name: str) -> str:
     """Returns an option's name for an error. A text that is no name may be a password."""
-    from kfetch.admin.values import known_options
+    from kfetch.admin.query import known_options
 
     names = {row.name for row in known_options(name)}
     is_known = name in names or f"kafka.{name}" in names

@@ -8,7 +8,7 @@ from typing import Any
 
 from kfetch.admin.agents import QueryStatus, Status
 from kfetch.admin.brokers import ClusterState
-from kfetch.admin.values import Option
+from kfetch.admin.query import Option
 from kfetch.model import Topic
 
 _TOPICS_MAX = 3  # more topics are only counted

@@ -95,7 +95,7 @@ def options(
       kfetch options fetch
     """
     from kfetch.admin.cli import text
-    from kfetch.admin.values import known_options, similar_option
+    from kfetch.admin.query import known_options, similar_option
     from kfetch.errors import OptionError
 
     rows = known_options(name)

@@ -1,4 +1,4 @@
-"""The values of all options: frozen, with units in their names."""
+"""All options of a source: ``SourceOptions`` and its families. Units are in their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types of values in project files: text for Spark and Kafka, durations, cron times."""
+"""The types of the keys in project files: text for Spark and Kafka, durations, cron times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values that tools handle: source options, checkpoint offsets, lag, fetch totals. Pure.
+"""What a query has, for tools: source options, checkpoint offsets, lag, fetch totals. Pure.
 
 ``Offsets`` holds a ``Position`` (next offset, leader epoch) for each partition of a source, and the
 ids of its topics. ``LagHistory`` calculates a ``Lag`` from Spark's progress. A ``Lag`` has a
