@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kfetch.admin.cli.arguments import Json
+from kfetch.admin.cli.arguments import Json, print_result
 from kfetch_jobs.errors import ConfigError
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
@@ -87,13 +86,13 @@ def start(
         timeout_s=timeout,
     )
     status = cluster.status()
-    if as_json:
-        _print_json(status, reused=cluster.reused)
-        return
-    typer.echo(f"Kafka is ready at {status.bootstrap_servers}")
-    if cluster.reused:
-        typer.echo(f"it has the data of an earlier start (remove {directory} for an empty broker)")
-    typer.echo(f"stop it with: kfetch broker stop{_dir_option(directory)}")
+    reused = f"it has the data of an earlier start (remove {directory} for an empty broker)"
+    lines = [
+        f"Kafka is ready at {status.bootstrap_servers}",
+        *([reused] if cluster.reused else []),
+        f"stop it with: kfetch broker stop{_dir_option(directory)}",
+    ]
+    print_result(as_json, _json(status, reused=cluster.reused), lines)
 
 
 @app.command()
@@ -107,12 +106,11 @@ def status(directory: Dir = DIRECTORY, as_json: Json = False) -> None:
     from kfetch_jobs.kafka.cluster import Cluster
 
     now = Cluster.attach(directory).status()
-    if as_json:
-        _print_json(now)
-    else:
-        for node in now.nodes:
-            state = f"pid {node.pid}" if node.pid else "not running"
-            typer.echo(f"node {node.node_id}  {node.address}  {state}")
+    lines = [
+        f"node {node.node_id}  {node.address}  {f'pid {node.pid}' if node.pid else 'not running'}"
+        for node in now.nodes
+    ]
+    print_result(as_json, _json(now), lines)
     if now.running < len(now.nodes):
         raise typer.Exit(1)
 
@@ -130,10 +128,8 @@ def stop(directory: Dir = DIRECTORY, as_json: Json = False) -> None:
     cluster = Cluster.attach(directory)
     running = cluster.status().running
     cluster.stop()
-    if as_json:
-        _print_json(cluster.status(), stopped=running)
-    else:
-        typer.echo(f"stopped {running} node(s)" if running else "no broker was running")
+    sentence = f"stopped {running} node(s)" if running else "no broker was running"
+    print_result(as_json, _json(cluster.status(), stopped=running), [sentence])
 
 
 def parse_properties(lines: list[str]) -> dict[str, str]:
@@ -159,5 +155,5 @@ def _dir_option(directory: Path) -> str:
     return "" if directory == DIRECTORY else f" --dir {directory}"
 
 
-def _print_json(status: Status, **more: object) -> None:
-    typer.echo(json.dumps(asdict(status) | {"running": status.running} | more))
+def _json(status: Status, **more: object) -> dict[str, Any]:
+    return asdict(status) | {"running": status.running} | more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kfetch.admin.cli.arguments import Json
+from kfetch.admin.cli.arguments import Json, print_result
 from kfetch_jobs.util.plural import counted
 from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
 
@@ -170,11 +169,8 @@ def down(
     loaded = project_of(project, environment)
     with Store.of(loaded.storage) as store:
         runs = end(loaded, store, timeout_s=timeout, now=now)
-    typer.echo(
-        json.dumps({"ended": runs})
-        if as_json
-        else f"down; {counted(runs, 'job was', 'jobs were')} running"
-    )
+    sentence = f"down; {counted(runs, 'job was', 'jobs were')} running"
+    print_result(as_json, {"ended": runs}, [sentence])
 
 
 def start(
@@ -295,14 +291,12 @@ def _send_order(
     loaded = project_of(project, environment)
     with Store.of(loaded.storage) as store:
         notes = give_order(loaded, store, jobs, order)
-        accepted = notes is not None
-        if accepted:
+        if notes is not None:
             wait_until_done(store, jobs, order, timeout_s)
         states = store.states()
     phases = {name: states[name].phase if name in states else None for name in jobs}
-    if as_json:
-        typer.echo(json.dumps({"taken": accepted, "jobs": phases, "notes": list(notes or ())}))
-    elif notes is not None:
-        typer.echo("\n".join([*(f"{name}: {phase}" for name, phase in phases.items()), *notes]))
-    else:
-        typer.echo(f"no supervisor runs: the next kfetch up does it ({order} {' '.join(jobs)})")
+    document = {"taken": notes is not None, "jobs": phases, "notes": list(notes or ())}
+    lines = [f"no supervisor runs: the next kfetch up does it ({order} {' '.join(jobs)})"]
+    if notes is not None:
+        lines = [*(f"{name}: {phase}" for name, phase in phases.items()), *notes]
+    print_result(as_json, document, lines)

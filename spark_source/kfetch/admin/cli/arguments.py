@@ -1,7 +1,9 @@
-"""Arguments that several verbs share: the options of the source, the form of the output."""
+"""Arguments that several verbs share: the options of the source, and the form of the output."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -23,3 +25,8 @@ PropertiesFile = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
+def print_result(as_json: bool, document: object, lines: Iterable[str]) -> None:
+    """Print a verb's result: a document as JSON, or lines for people."""
+    typer.echo(json.dumps(document) if as_json else "\n".join(lines))

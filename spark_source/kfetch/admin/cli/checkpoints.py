@@ -5,12 +5,11 @@ Each verb imports its modules when it runs, so ``kfetch --help`` is quick.
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile
+from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile, print_result
 from kfetch.admin.cli.source_options import source_options
 
 _SHORT = "Look at a checkpoint, or move it to Spark's connector."
@@ -57,11 +56,8 @@ def show(
     from kfetch.admin.cli import checkpoint_text
 
     checkpoint = checkpoints.read_checkpoint(checkpoints.checkpoint_directory(path))
-    if as_json:
-        typer.echo(json.dumps(checkpoint_text.checkpoint_json(checkpoint)))
-    else:
-        lines = checkpoint_text.checkpoint_lines(checkpoint, all_partitions)
-        typer.echo("\n".join(lines))
+    lines = checkpoint_text.checkpoint_lines(checkpoint, all_partitions)
+    print_result(as_json, checkpoint_text.checkpoint_json(checkpoint), lines)
 
 
 def verify(
@@ -104,10 +100,8 @@ def verify(
     options = source_options(properties, option or ())
     checkpoint = checkpoints.read_checkpoint(checkpoints.checkpoint_directory(path))
     checks = checkpoint_check.verify(checkpoint, options, source)
-    if as_json:
-        typer.echo(json.dumps(checkpoint_text.checks_json(checkpoint, checks)))
-    else:
-        typer.echo("\n".join(checkpoint_text.check_lines(checks)))
+    document = checkpoint_text.checks_json(checkpoint, checks)
+    print_result(as_json, document, checkpoint_text.check_lines(checks))
     count = sum(len(check.findings) for check in checks)
     if count:
         offsets = "1 finding" if count == 1 else f"{count} findings"
@@ -147,7 +141,5 @@ def to_kafka(
 
     directory = checkpoint_directory(path)
     conversion = to_connector(directory, force=force)
-    if as_json:
-        typer.echo(json.dumps(checkpoint_text.conversion_json(conversion)))
-    else:
-        typer.echo("\n".join(checkpoint_text.conversion_lines(directory, conversion)))
+    lines = checkpoint_text.conversion_lines(directory, conversion)
+    print_result(as_json, checkpoint_text.conversion_json(conversion), lines)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile
+from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile, print_result
 from kfetch.admin.cli.source_options import REGISTRIES, cluster_options
 
 if TYPE_CHECKING:
@@ -61,10 +60,7 @@ def infer(
         found = registry_samples.report(given, topic, sample, keys=key)
     else:
         found = samples.report(sample, schema)
-    if as_json:
-        typer.echo(json.dumps(asdict(found)))
-    else:
-        typer.echo("\n".join(_lines(found, topic)))
+    print_result(as_json, asdict(found), _lines(found, topic))
     if found.fits + found.empty < found.records:
         raise typer.Exit(1)
 

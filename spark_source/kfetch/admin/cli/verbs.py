@@ -6,14 +6,13 @@ Each verb imports its modules when it runs, so ``kfetch --help`` is quick.
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Annotated
 
 import typer
 
 from kfetch.admin.cli import checkpoints
-from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile
+from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile, print_result
 from kfetch.admin.cli.explain import explain
 from kfetch.admin.cli.samples import infer
 from kfetch.admin.cli.source_options import cluster_options
@@ -70,10 +69,7 @@ def check(
 
     kafka = cluster_options(servers, properties, option or ())
     state = brokers.check(kafka, topic or ())
-    if as_json:
-        typer.echo(json.dumps(text.cluster_json(state)))
-    else:
-        typer.echo("\n".join(text.cluster_lines(state)))
+    print_result(as_json, text.cluster_json(state), text.cluster_lines(state))
     if state.problems:
         more = f" (and {len(state.problems) - 1} more)" if len(state.problems) > 1 else ""
         raise ClusterUnusable(f"{state.problems[0]}{more}")
@@ -103,10 +99,7 @@ def options(
         near = similar_option(name)
         advice = f"did you mean {near.name}?" if near else "kfetch options lists all"
         raise OptionError(f"no option has {name!r} in its name", action=advice, option=name)
-    if as_json:
-        typer.echo(json.dumps([text.option_json(row) for row in rows]))
-    else:
-        typer.echo("\n".join(text.option_lines(rows)))
+    print_result(as_json, [text.option_json(row) for row in rows], text.option_lines(rows))
 
 
 def _number(seconds: float) -> float:
@@ -140,13 +133,9 @@ def agents(
     from kfetch.admin.cli import text
 
     statuses = find_with_rates(seconds)
-    if as_json:
-        typer.echo(json.dumps([text.agent_json(*agent) for agent in statuses]))
-        return
-    if not statuses:
-        typer.echo("no agent runs on this machine: queries with kfetch.agent=process start agents")
-    for agent in statuses:
-        typer.echo("\n".join(text.agent_lines(*agent)))
+    lines = [line for agent in statuses for line in text.agent_lines(*agent)]
+    none = ["no agent runs on this machine: queries with kfetch.agent=process start agents"]
+    print_result(as_json, [text.agent_json(*agent) for agent in statuses], lines or none)
 
 
 def warm(
