@@ -107,6 +107,16 @@ class Job:
             self._parsed[view] = parse_options(self.source_options(view))
         return self._parsed[view]
 
+    @property
+    def statistics(self) -> list[str]:
+        """The directories of ``kfetch.statsDirectory``, as the job's own options name them.
+
+        A directory of the cluster has the statistics of other jobs, too.
+        """
+        options = (item for one in self.file.views().values() for item in one.options.items())
+        found = {text for name, text in options if name.lower() == "kfetch.statsdirectory"}
+        return sorted(found - {""})
+
     def named_topics(self, view: str = "source") -> set[str]:
         """Returns the topics that the options of a source name. A pattern names none."""
         subscription = self.parsed_options(view).subscription

@@ -238,7 +238,7 @@ def _topic(job: Job) -> str:
 
 
 def _fetches(job: Job) -> FetchStats:
-    directory = job.source_options().get("kfetch.statsDirectory")
+    directory = job.parsed_options().reports.stats_directory
     return statistics.totals(Path(directory)) if directory else FetchStats()
 
 

@@ -93,9 +93,8 @@ def run(job: Job, report: ReportBatch) -> RunResult:
 
 def _make_directories(job: Job) -> None:
     job.directory.mkdir(parents=True, exist_ok=True)
-    for source in job.file.views().values():
-        if directory := source.options.get("kfetch.statsDirectory"):
-            Path(directory).mkdir(parents=True, exist_ok=True)
+    for directory in job.statistics:
+        Path(directory).mkdir(parents=True, exist_ok=True)
 
 
 def _wait(

@@ -147,7 +147,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
         enabled=job.file.enabled,
         trigger=str(job.file.trigger),
         topics=_topics(job),
-        statistics=_statistics(project, job),
+        statistics=tuple(str(project.path.parent / directory) for directory in job.statistics),
         target=str(job.target),
         dead_letter_table=str(job.dead_letters or ""),
         checkpoint=job.checkpoint,
@@ -171,15 +171,6 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
 def _topics(job: Job) -> tuple[str, ...]:
     return tuple(
         text for source in job.file.views().values() for text in source.strategy().values()
-    )
-
-
-def _statistics(project: Project, job: Job) -> tuple[str, ...]:
-    directories = {
-        source.options.get("kfetch.statsDirectory", "") for source in job.file.views().values()
-    }
-    return tuple(
-        str(project.path.parent / directory) for directory in sorted(directories) if directory
     )
 
 

@@ -22,10 +22,11 @@ from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
 from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch.admin.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
-from tests.kfetch_jobs.projects import ENVIRON, JOB
+from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
 
 BATCH = Batch(
     batch=1,
@@ -72,6 +73,19 @@ def _begin(loaded: Project) -> None:
     (loaded.storage / "clicks").mkdir(parents=True, exist_ok=True)
     pulse = Pulse(at=now, batch=4, lag=5, lag_s=2.5, query=QUERY.stream)
     write_pulse(loaded.storage / "clicks", pulse)
+
+
+@pytest.mark.parametrize("name", ["kfetch.statsDirectory", "kfetch.STATSdirectory"])
+def test_the_directory_of_statistics(project: Path, name: str) -> None:
+    """The status has a job's own directory, whatever the case of the option's name. A directory of
+    the cluster is not the job's, because it also has the statistics of other jobs."""
+    text = JOB.replace("    includeHeaders", f"    {name}: ../stats\n    includeHeaders")
+    (project / "conf" / "jobs" / "clicks.yml").write_text(text)
+    (project / "conf" / "kfetch.yml").write_text(f"{PROJECT}    kfetch.statsDirectory: all\n")
+    loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
+    with Store.of(loaded.storage) as store:
+        (status,) = read_status(loaded, store, time.time()).jobs
+    assert (str(project / "conf" / ".." / "stats"),) == status.statistics
 
 
 def test_every_metric_is_told(
