@@ -171,7 +171,7 @@ def test_a_broker_that_throttles(
     query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
     monkeypatch.setattr(watch, "_SILENT_S", 0.02)
     polls = len(kafka.asked(FetchRequest))
-    query.until(lambda: len(kafka.asked(FetchRequest)) > polls + 20)
+    query.until(lambda: len(kafka.asked(FetchRequest)) > polls + 5)
     poller = query.watch._pollers[next(b for b in query.watch._pollers if b.node_id == 1)]
 
     assert poller.asked_at is None

@@ -172,4 +172,4 @@ def test_a_partition_without_a_leader_is_not_gone(
     monkeypatch.setattr(losses, "GONE_AFTER_S", 0.0)
     kafka.elect(T0, None)
     with pytest.raises(BrokerError, match="t-0 has no leader that answers"):
-        cluster.epoch_ends({T0: 0}, soon(1))
+        cluster.epoch_ends({T0: 0}, soon(0.3))

@@ -55,7 +55,7 @@ def test_a_wrong_listener_beside_a_broker_that_is_away(wrong: ScriptedBroker) ->
         closing(Cluster(servers, OPTIONS, patient=False)) as cluster,
         pytest.raises(WrongListener, match="no success in"),
     ):
-        cluster.view(["t"], soon(1))
+        cluster.view(["t"], soon(0.5))
 
 
 def test_a_wrong_listener_beside_a_good_one(wrong: ScriptedBroker, kafka: LittleKafka) -> None:
@@ -75,7 +75,7 @@ def test_a_running_query_keeps_retrying(
     for node in kafka.nodes.values():
         node.stop()
     with pytest.raises(WrongListener, match="no success in"):
-        cluster.view(["t"], soon(1))
+        cluster.view(["t"], soon(0.5))
 
     assert any("expects a log-in by SASL" in text for text in caplog.messages)
     cluster.close()

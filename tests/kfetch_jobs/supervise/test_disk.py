@@ -18,6 +18,12 @@ DEAF = 'trap : TERM; : > "$WORDS/$NAME.on"\nwhile :; do sleep 0.1; done'
 DEAF_WITH_A_CHILD = 'trap : TERM; : > "$WORDS/$NAME.on"\nsleep 1000 &\nwhile :; do wait; done'
 
 
+@pytest.fixture(autouse=True)
+def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a round that failed, the supervisor tries again soon."""
+    monkeypatch.setattr(supervising, "_AGAIN_S", 0.01)
+
+
 def close(store: Store) -> None:
     """From now on the database takes no change, as on a full disk."""
     store._db.execute("PRAGMA query_only = ON")
@@ -74,7 +80,6 @@ def test_the_end_on_a_full_disk_leaves_no_process(
             time.sleep(0.01)
         raise SupervisorError("the disk is full")
 
-    monkeypatch.setattr(supervising, "_AGAIN_S", 0.01)
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     stage.job("b", CONTINUOUS, DEAF_WITH_A_CHILD)
     with stage.take() as supervisor:

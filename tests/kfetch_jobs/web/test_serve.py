@@ -129,7 +129,7 @@ def test_who_sends_no_whole_request_is_left(
     project: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     """The connection is closed after a while, though a byte comes now and then; others go on."""
-    monkeypatch.setattr("kfetch_jobs.web.serve._REQUEST_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("kfetch_jobs.web.serve._REQUEST_TIMEOUT_S", 0.1)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
         socket.create_server(("127.0.0.1", 0)) as bound,
