@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -56,6 +57,16 @@ def test_loaded_once() -> None:
     assert load_decoder().seconds > 0
 
 
+@pytest.fixture
+def unloaded() -> Iterator[None]:
+    """The decoder is not loaded before the test. After it, the next use loads it again."""
+    forget = decoding._load_decoder.cache_clear
+    forget()
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("unloaded")
 @pytest.mark.parametrize(("compiled", "level"), [(True, logging.WARNING), (False, logging.INFO)])
 def test_readers_that_come_together_load_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, compiled: bool, level: int
@@ -67,16 +78,15 @@ def test_readers_that_come_together_load_once(
         time.sleep(0.05)
         return decoding.CodeOrigin(compiled=compiled, directory="/cache")
 
-    decoding._load_decoder.cache_clear()
     monkeypatch.setattr(decoding, "load", compiling)
     with caplog.at_level(logging.INFO), ThreadPoolExecutor(4) as readers:
         loads = [reader.result() for reader in [readers.submit(load_decoder) for _ in range(4)]]
-    decoding._load_decoder.cache_clear()
 
     assert 1 == len({id(load) for load in loads})
     assert [level] == [record.levelno for record in caplog.records]
 
 
+@pytest.mark.usefixtures("unloaded")
 def test_an_unusable_cache_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
@@ -85,10 +95,8 @@ def test_an_unusable_cache_is_a_warning(
     (tmp_path / "file").touch()
     monkeypatch.setenv("KFETCH_CACHE", str(tmp_path / "file" / "cache"))
     monkeypatch.setattr(native, "load", native.load.__wrapped__)
-    decoding._load_decoder.cache_clear()
     with caplog.at_level(logging.INFO):
         load = load_decoder()
-    decoding._load_decoder.cache_clear()
 
     assert not load.compiled
     assert [logging.WARNING] == [record.levelno for record in caplog.records]

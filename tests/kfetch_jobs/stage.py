@@ -43,6 +43,15 @@ def change_database(storage: Path, statement: str, *values: object) -> None:
         db.execute(statement, values)
 
 
+@contextmanager
+def locked_database(path: Path) -> Iterator[None]:
+    """Write to a database for the block, as another process would. Nothing is changed."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("ROLLBACK")
+
+
 class Stage:
     """A project whose jobs are scripts, and what its supervisors have written down."""
 

@@ -66,7 +66,7 @@ def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subpro
 @pytest.fixture
 def owner(executor: subprocess.Popen[bytes]) -> ProcessIdentity:
     """The executor as its agent knows it."""
-    return ProcessIdentity(pid=executor.pid, started=home._stat(executor.pid)[1])
+    return ProcessIdentity.of(executor.pid)
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_a_worker_without_descriptors_has_an_executor() -> None:
 
 def test_a_process_whose_pid_was_reused_is_not_alive() -> None:
     """The start time tells two processes with the same pid apart."""
-    me = ProcessIdentity(pid=os.getpid(), started=home._stat(os.getpid())[1])
+    me = ProcessIdentity.of(os.getpid())
 
     assert me.alive
     assert not ProcessIdentity(pid=me.pid, started=me.started + 1).alive

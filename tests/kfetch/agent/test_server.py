@@ -92,6 +92,12 @@ class Agent:
         assert isinstance(channel.receive()[0], Greeting)
         return channel
 
+    def workers(self) -> int:
+        """The number of workers, as the status has it."""
+        with closing(self.connect()) as channel:
+            channel.send(StatusRequest())
+            return channel.receive()[0].workers
+
     def batches(
         self, options: SourceOptions, *ranges: OffsetRange, query: str = "q"
     ) -> Iterator[pa.RecordBatch]:
@@ -120,7 +126,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     monkeypatch.setattr(Budget, "raise_limit", lambda self, limit: None)
     with closing(Agent(tmp_path / "s", 1)) as running:
         yield running
-        assert wait_until(lambda: running.server._workers == 0)
+        assert wait_until(lambda: not running.workers())
 
 
 def test_one_byte_reads_everything(kafka: LittleKafka, agent: Agent) -> None:
@@ -234,7 +240,7 @@ def test_a_lease_closes_sessions(
 
     assert 1 == len(kafka.sessions())
     batches.close()
-    assert wait_until(lambda: agent.server._workers == 0)
+    assert wait_until(lambda: not agent.workers())
     clock.now = 159
     agent.queries.close_idle()
     assert 1 == len(kafka.sessions())
@@ -250,7 +256,7 @@ def test_a_worker_that_dies_leaves_the_session(kafka: LittleKafka, agent: Agent)
     next(batches)
     batches.close()
 
-    assert wait_until(lambda: agent.server._workers == 0)
+    assert wait_until(lambda: not agent.workers())
     assert wait_until(lambda: agent.queries.budget.used == 0)
     assert 0 < agent.queries.status()[0].idle_s
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kfetch.model import TopicPartition
+from kfetch.model import Broker, TopicPartition
 from kfetch.spark import options as parsing
 from kfetch.watch.lookups import OffsetLookup
+from kfetch.watch.poller import Poller
 from kfetch.watch.watch import Watch
 from tests.kfetch.wire.little import LittleKafka
 
@@ -49,6 +50,11 @@ class Query:
             assert time.monotonic() < deadline
             self.watch.wait_for_change(0.01)
             self.changed |= self.watch.take_changed()
+
+    @property
+    def pollers(self) -> dict[Broker, Poller]:
+        """The pollers of the watch, by their brokers."""
+        return self.watch._pollers
 
     def close(self) -> None:
         """Close the sessions and connections."""

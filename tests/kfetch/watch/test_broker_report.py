@@ -172,7 +172,7 @@ def test_a_broker_that_throttles(
     monkeypatch.setattr(watch, "_SILENT_S", 0.02)
     polls = len(kafka.asked(FetchRequest))
     query.until(lambda: len(kafka.asked(FetchRequest)) > polls + 5)
-    poller = query.watch._pollers[next(b for b in query.watch._pollers if b.node_id == 1)]
+    poller = next(poller for b, poller in query.pollers.items() if b.node_id == 1)
 
     assert poller.asked_at is None
     assert not path.exists() or first_broker(kafka) not in names(

@@ -55,7 +55,7 @@ def test_after_a_change_a_session_rests_until_planning(
     """Between two plannings the watch does not poll a busy broker. Planning polls and waits."""
     monkeypatch.setattr(poller, "REST_S", PATIENCE_S)
     query = watched()
-    (session,) = [p for b, p in query.watch._pollers.items() if b.node_id == 1]
+    (session,) = [p for b, p in query.pollers.items() if b.node_id == 1]
     kafka.log(T0).append(b"news")
     until_true(lambda: session.resting)
     for end in (5, 6, 7):
@@ -81,7 +81,7 @@ def test_polling_a_silent_broker_is_bounded(kafka: LittleKafka, watched: Any) ->
     query = watched()
     query.until(lambda: kafka.sessions(1))
     kafka.nodes[1].always(FetchRequest, Silence())
-    for poll in query.watch._pollers.values():
+    for poll in query.pollers.values():
         poll.resting = True
     began = time.monotonic()
     query.watch.poll_resting(0.02)
@@ -141,10 +141,11 @@ class LockedReport(BrokerReport):
 
 def test_the_report_is_written_without_the_lock(kafka: LittleKafka, watched: Any) -> None:
     """A slow disk delays no reply: a broker that leads nothing any more leaves the report."""
-    watch = watched().watch
+    query = watched()
+    watch = query.watch
     kafka.elect(T0, 2)
     deadline = time.monotonic() + PATIENCE_S
-    while len(watch._pollers) > 1 and time.monotonic() < deadline:
+    while len(query.pollers) > 1 and time.monotonic() < deadline:
         watch.wait_for_change(0.01)
     watch.report = report = LockedReport(watch)
     assert watch.take_position_changes(kafka.nodes[1].broker) is None
@@ -199,7 +200,7 @@ def test_closing_twice_waits_twice(kafka: LittleKafka, watched: Any) -> None:
     """A second close, as from a signal handler, also returns after the sessions are closed."""
     query = watched()
     query.until(lambda: kafka.sessions(1) and kafka.sessions(2))
-    for started in query.watch._pollers.values():
+    for started in query.pollers.values():
         started.join = interrupted(started.join, query.watch.close)
     query.close()
 

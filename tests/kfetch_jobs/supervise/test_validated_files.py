@@ -37,6 +37,11 @@ def snapshot(stage: Stage, name: str) -> dict[str, str]:
     return {path.name: text for path, text in texts.items()}
 
 
+def stop_s(supervisor: Supervisor, name: str) -> float:
+    """How long a job may take to stop, by its present rules."""
+    return supervisor._jobs[name].rules.stop_s
+
+
 def test_a_crash_takes_no_half_edited_file(stage: Stage) -> None:
     """The next run after a crash has the project's and the job's files as they were validated, and
     so have the supervisor's rules. ``restart`` takes new files, if they are valid."""
@@ -58,14 +63,14 @@ def test_a_crash_takes_no_half_edited_file(stage: Stage) -> None:
         project_file.write_text(before)
         assert 2 == reply(stage, supervisor, "a", Order.RESTART).exit_code
         stage.job("a", SLOW, UNTIL_TERM)
-        assert supervisor._jobs["a"].rules.stop_s == 80
+        assert stop_s(supervisor, "a") == 80
         assert "changed since: kfetch restart a" in (
             reply(stage, supervisor, "a", Order.START).message
         )
-        assert supervisor._jobs["a"].rules.stop_s == 80
+        assert stop_s(supervisor, "a") == 80
         reply(stage, supervisor, "a", Order.RESTART)
         stage.until(supervisor, lambda: len(stage.runs("a")) == 3)
-        assert supervisor._jobs["a"].rules.stop_s == 120
+        assert stop_s(supervisor, "a") == 120
         assert "stopWithin" in snapshot(stage, "a")["a.yml"]
 
 
@@ -79,7 +84,7 @@ def test_a_takeover_keeps_the_files_of_a_run(stage: Stage) -> None:
     stage.job("a", SLOW, UNTIL_TERM)
     stage.job("wrong", CONTINUOUS + "a: 1\n", UNTIL_TERM)
     with stage.take() as supervisor:
-        assert [80, 80] == [supervisor._jobs[name].rules.stop_s for name in ("a", "wrong")]
+        assert [80, 80] == [stop_s(supervisor, name) for name in ("a", "wrong")]
         with stage.store() as store:
             wrong = read_status(stage.project, store, stage.now).jobs[1]
         assert (Phase.RUNNING, True) == (wrong.phase, "a is not known" in wrong.mistake)
@@ -133,7 +138,7 @@ def test_a_new_cluster_needs_no_new_supervisor(stage: Stage) -> None:
     come since. A half-edited ``kfetch.yml`` hides no job."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     with stage.take() as supervisor, stage.store() as store:
-        loaded = supervisor._project
+        loaded = stage.project
         project_file = stage.place / "conf" / "kfetch.yml"
         text = project_file.read_text() + "  other: {bootstrap.servers: 'elsewhere:9092'}\n"
         project_file.write_text(text)

@@ -22,6 +22,7 @@ from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.supervise.supervisor_log import log_file, log_handlers
 from kfetch_jobs.util.redact import LineRedactor, RedactedStream, redacted_log, redacted_output
 from tests.kfetch_jobs.projects import ENVIRON, JOB
+from tests.kfetch_jobs.stage import locked_database
 
 PEM = "-----BEGIN KEY-----\nMIIEvQIBADANBg\n-----END KEY-----"
 
@@ -193,9 +194,9 @@ def test_a_supervisors_log(project: Path, as_json: bool) -> None:
 
 def test_a_supervisors_database(tmp_path: Path) -> None:
     """It is its owner's alone, and one from before becomes so, while others have it open."""
-    with Store(tmp_path / "db") as store:
+    with Store(tmp_path / "db"):
         (tmp_path / "db").chmod(0o644)
-        with store._transaction(), Store(tmp_path / "db"):
+        with locked_database(tmp_path / "db"), Store(tmp_path / "db"):
             locked = sqlite3.connect(tmp_path / "db", timeout=0, isolation_level=None)
             with pytest.raises(sqlite3.OperationalError, match="locked"):
                 locked.execute("BEGIN IMMEDIATE")

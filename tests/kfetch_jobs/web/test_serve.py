@@ -17,12 +17,13 @@ import pytest
 
 from kfetch_jobs import config
 from kfetch_jobs.errors import ConfigError, SupervisorError
-from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.supervise.store import supervisor_directory
 from kfetch_jobs.web.address import TOKEN_VARIABLE, Address
 from kfetch_jobs.web.login import Logins
 from kfetch_jobs.web.serve import listening, serving
 from tests.kfetch_jobs.pages import browser
 from tests.kfetch_jobs.projects import ENVIRON
+from tests.kfetch_jobs.stage import locked_database
 
 TOKEN = "0123456789abcdef"
 
@@ -209,8 +210,7 @@ def test_a_scrape_waits_for_no_writer(project: Path, monkeypatch: pytest.MonkeyP
     with (
         listening("127.0.0.1:0") as (bound, token, _),
         serving(loaded, bound, token, time.time) as address,
-        Store.of(loaded.storage) as store,
-        store._transaction(),
+        locked_database(supervisor_directory(loaded.storage) / "kfetch.db"),
     ):
         first, second = (_get(address)[2] for _ in range(2))
     collected = re.compile(r"^kfetch_metrics_collected_time_seconds (.*)$", re.MULTILINE)

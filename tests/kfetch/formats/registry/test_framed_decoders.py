@@ -92,7 +92,8 @@ def test_bad_batches_do_not_fill_the_memory() -> None:
     for bad in (framed(9, b""), b"\1", b""):
         for _ in range(3):
             made.decode_column(pa.array([framed(0, ONE), bad], pa.binary()))
-    assert 0 == len(made._tables._values)
+    tables = made._tables._values
+    assert 0 == len(tables)
     for _ in range(3):
         made.decode_column(pa.array([framed(0, ONE)], pa.binary()))
-    assert 1 == len(made._tables._values)
+    assert 1 == len(tables)
