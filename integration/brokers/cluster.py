@@ -182,7 +182,7 @@ class Server:
         """Sends SIGTERM. Waits until the broker has handed over its leaderships, and has ended."""
         if running := self._process:
             running.terminate()
-            assert ready.wait_until(lambda: not self.running, time.monotonic() + timeout_s)
+            assert processes.wait_until(lambda: not self.running, time.monotonic() + timeout_s)
         self.kill()
 
     def start(self) -> None:

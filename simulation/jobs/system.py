@@ -458,7 +458,7 @@ def system_names(
     from kfetch_jobs.util import process as util_process
 
     files, time, psutil = Files(machine), Time(machine, stretch), Psutil(machine)
-    clocks = [supervisor, run_killer, processes, control, execution, plan, backup]
+    clocks = [supervisor, run_killer, processes, control, execution, plan, backup, util_process]
     users_of_os = [
         *(database, heartbeat, processes, control, util_files, checkpoint_log, progress_file),
         *(pathlib, shutil),

@@ -17,8 +17,7 @@ from pathlib import Path
 import psutil
 
 from kfetch_jobs.errors import DemoError
-from kfetch_jobs.kafka.ready import wait_until
-from kfetch_jobs.util.process import LaunchedProcess, find, launch
+from kfetch_jobs.util.process import LaunchedProcess, find, launch, wait_until
 
 
 class Worker:

@@ -16,6 +16,7 @@ from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NotRunning
 from kfetch_jobs.kafka import ready, state
 from kfetch_jobs.kafka.node import ClusterContext, Node
 from kfetch_jobs.util.files import wait_for_lock
+from kfetch_jobs.util.process import wait_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +171,7 @@ class Cluster:
         deadline = time.monotonic() + timeout_s
         for node in self.nodes:
             node.terminate()
-        ready.wait_until(lambda: not self.status().running, deadline)
+        wait_until(lambda: not self.status().running, deadline)
         self.kill()
 
     def kill(self) -> None:

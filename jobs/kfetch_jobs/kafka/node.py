@@ -101,7 +101,7 @@ class Node:
         """Send SIGKILL: no controlled shutdown and no flush. A dead node stays as it is."""
         if running := self._process:
             running.kill()
-            ready.wait_until(self._gone, time.monotonic() + 10)
+            process.wait_until(self._gone, time.monotonic() + 10)
         self._forget()
 
     def _gone(self) -> bool:
@@ -111,7 +111,7 @@ class Node:
     def stop(self, timeout_s: float = 30) -> None:
         """Send SIGTERM and wait: the broker hands its leaders over. Then send SIGKILL."""
         self.terminate()
-        ready.wait_until(lambda: not self.running, time.monotonic() + timeout_s)
+        process.wait_until(lambda: not self.running, time.monotonic() + timeout_s)
         self.kill()
 
     def terminate(self) -> None:
@@ -199,7 +199,7 @@ class Node:
         def ready_or_dead() -> bool:
             return not self.running or not ready.missing(expected, port)
 
-        if not ready.wait_until(ready_or_dead, deadline):
+        if not process.wait_until(ready_or_dead, deadline):
             raise NotReady(
                 f"node {self.node_id} at {self.address} was not ready in time: "
                 f"give it more time with --timeout, or see {self.log}"

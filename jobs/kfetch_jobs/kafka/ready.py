@@ -5,8 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import struct
-import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,15 +121,6 @@ def _read(connection: socket.socket, length: int) -> bytes:
             raise ConnectionResetError("the broker closed the connection")
         data += part
     return bytes(data)
-
-
-def wait_until(condition: Callable[[], bool], deadline: float, pause_s: float = 0.05) -> bool:
-    """Wait until the condition holds. Returns False if the deadline (``time.monotonic``) passes."""
-    while not condition():
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(pause_s)
-    return True
 
 
 def missing(expected: Collection[int], port: int) -> set[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -25,6 +25,7 @@ from kfetch_jobs.supervise.status_reader import orphans, supervisor_alive
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from kfetch_jobs.supervise.supervisor_lock import lock_file
 from kfetch_jobs.util.files import try_lock
+from kfetch_jobs.util.process import wait_until
 
 _REPLY_WITHIN_S = 30.0
 """A supervisor reads its orders five times a second. A busy machine may be slow."""
@@ -56,8 +57,9 @@ def give_order(
     order_ids = [store.add_order(name, order, now, ends_s) for name in jobs]
     if not alive:
         return None
-    if not _came_true(
-        lambda: all(store.reply_to(id_) is not None for id_ in order_ids), _REPLY_WITHIN_S
+    deadline = time.monotonic() + _REPLY_WITHIN_S
+    if not wait_until(
+        lambda: all(store.reply_to(id_) is not None for id_ in order_ids), deadline, _POLL_S
     ):
         store.withdraw(order_ids, _NOT_TAKEN.to_text())
     replies = [OrderReply.from_text(store.reply_to(id_) or "") for id_ in order_ids]
@@ -86,10 +88,11 @@ def wait_until_done(store: Store, jobs: Sequence[str], order: Order, timeout_s: 
     """
     ends = order in (Order.STOP, Order.PAUSE)
     unfinished = partial(_running if ends else _ending, store, jobs)
-    if not _came_true(lambda: not unfinished(), timeout_s):
+    if not wait_until(lambda: not unfinished(), time.monotonic() + timeout_s, _POLL_S):
         raise SupervisorError(f"still running after {timeout_s:g} s: {', '.join(unfinished())}")
     if not ends:
-        _came_true(lambda: not any(map(_is_due, _states(store, jobs).values())), _STARTED_WITHIN_S)
+        started = time.monotonic() + _STARTED_WITHIN_S
+        wait_until(lambda: not any(map(_is_due, _states(store, jobs).values())), started, _POLL_S)
 
 
 def _running(store: Store, jobs: Sequence[str]) -> list[str]:
@@ -110,21 +113,6 @@ def _states(store: Store, jobs: Sequence[str]) -> dict[str, JobState]:
 
 def _is_due(state: JobState) -> bool:
     return state.phase is Phase.WAITING and state.due_s is not None and state.due_s <= time.time()
-
-
-def _came_true(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether the condition comes true within ``timeout_s`` seconds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_S)
-    return True
-
-
-def _wait_for(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
-    if not _came_true(condition, timeout_s):
-        raise SupervisorError(otherwise)
 
 
 def shut_down(project: Project, store: Store, *, timeout_s: float, now: bool = False) -> int:
@@ -151,12 +139,12 @@ def _end_supervisor(supervisor: SupervisorRecord, timeout_s: float, signals: int
         with suppress(ProcessLookupError):
             os.kill(supervisor.pid, signal.SIGTERM)
         time.sleep(_POLL_S)  # the system merges two signals at one moment
-    _wait_for(
-        lambda: not supervisor_alive(supervisor),
-        timeout_s,
-        f"the supervisor (process {supervisor.pid}) is not down after {timeout_s:.0f} s: a job's "
-        "micro-batch takes long; try again, or with --now",
-    )
+    deadline = time.monotonic() + timeout_s
+    if not wait_until(lambda: not supervisor_alive(supervisor), deadline, _POLL_S):
+        raise SupervisorError(
+            f"the supervisor (process {supervisor.pid}) is not down after {timeout_s:.0f} s: a "
+            "job's micro-batch takes long; try again, or with --now"
+        )
 
 
 def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
@@ -169,8 +157,7 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
     for process in processes:
         process.end()
     deadline = time.monotonic() + timeout_s
-    while any(process.alive for process in processes) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
+    wait_until(lambda: not any(process.alive for process in processes), deadline, _POLL_S)
     gone = [process.kill(GONE_WITHIN_S) for process in processes]  # a full disk takes no record
     for run, is_gone in zip(runs, gone, strict=True):
         if not is_gone:

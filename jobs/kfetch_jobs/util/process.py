@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -151,3 +152,12 @@ def find(pid: int | None, started: float | None, start: str = "") -> psutil.Proc
 
 def _is_near(created_s: float, started_s: float) -> bool:
     return abs(created_s - started_s) < _CLOCK_STEP_S
+
+
+def wait_until(condition: Callable[[], bool], deadline: float, pause_s: float = 0.05) -> bool:
+    """Wait until the condition holds. Returns False if the deadline (``time.monotonic``) passes."""
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(pause_s)
+    return True

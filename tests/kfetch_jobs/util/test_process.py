@@ -9,13 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kfetch_jobs.kafka import ready
 from kfetch_jobs.util import process
 
 
 def wait_dead(begun: process.LaunchedProcess) -> bool:
     gone = time.monotonic() + 10
-    return ready.wait_until(lambda: process.find(begun.pid, begun.started) is None, gone)
+    return process.wait_until(lambda: process.find(begun.pid, begun.started) is None, gone)
 
 
 @pytest.mark.parametrize("detached", [True, False])
@@ -27,7 +26,7 @@ def test_launch_names_the_process_itself(tmp_path: Path, detached: bool) -> None
     assert begun is not None
     written = f"{begun.pid} a b\n"
     deadline = time.monotonic() + 10
-    said = ready.wait_until(lambda: (tmp_path / "out").read_text() == written, deadline)
+    said = process.wait_until(lambda: (tmp_path / "out").read_text() == written, deadline)
     found = process.find(begun.pid, begun.started)
     if found:
         found.kill()
@@ -73,3 +72,9 @@ def test_no_process_no_start() -> None:
     """A process that does not exist has no start, and nobody finds it."""
     assert process.start_of(2**22 + 1) == ""
     assert process.find(2**22 + 1, 1.0, "boot/1") is None
+
+
+def test_waiting_ends_at_the_deadline() -> None:
+    """The wait for a condition that never holds ends on time."""
+    assert not process.wait_until(lambda: False, time.monotonic() + 0.02, pause_s=0.01)
+    assert process.wait_until(lambda: True, time.monotonic())
