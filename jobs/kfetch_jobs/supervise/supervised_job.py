@@ -9,17 +9,21 @@ from dataclasses import dataclass
 from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.cross_checks import same_rows_mistake, writes_same_records
+from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
 from kfetch_jobs.progress.progress_file import committed_since
 from kfetch_jobs.progress.reports import Pulse, read_pulse
 from kfetch_jobs.supervise.processes import RunProcess
-from kfetch_jobs.supervise.rules import Rules
+from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.state_machine import JobState, Phase, after_clock_step
 
 log = logging.getLogger("kfetch_jobs.supervisor")
 
 HELD = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED)
 """Phases in which only an order starts a job again. The supervisor checks that order itself."""
+
+_MARGIN_S = 20.0
+"""Spark and its JVM need up to this long to end, after the micro-batch."""
 
 
 @dataclass(slots=True)
@@ -73,6 +77,25 @@ class SupervisedJob:
         self.state = after_clock_step(self.rules, self.state, step_s, now)
         if self.heard_s is not None:
             self.heard_s += step_s
+
+
+def rules_of(file: JobFile) -> Rules:
+    """Returns the rules that a job's file states."""
+    trigger, restart = file.trigger, file.restart
+    return Rules(
+        finite=trigger.finite,
+        times=CronTimes(trigger.cron, trigger.timezone or "UTC") if trigger.cron else None,
+        queue=trigger.overlap == "queue",
+        after=tuple(file.after),
+        initial_s=restart.initial,
+        max_s=restart.max,
+        factor=restart.factor,
+        jitter=restart.jitter,
+        reset_after_s=restart.resetAfter,
+        attempts=restart.attempts,
+        stop_s=file.stopWithin + _MARGIN_S,
+        no_progress_s=file.health.noProgress,
+    )
 
 
 def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:

@@ -28,7 +28,6 @@ from kfetch_jobs.progress.reports import exit_report_path, read_exit_report
 from kfetch_jobs.supervise import state_machine
 from kfetch_jobs.supervise.heartbeat import write_heartbeat
 from kfetch_jobs.supervise.job_files import job_now, job_of_run
-from kfetch_jobs.supervise.job_rules import rules_of
 from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply, outdated_file_notice
 from kfetch_jobs.supervise.processes import GONE_WITHIN_S, launch
 from kfetch_jobs.supervise.rules import Rules
@@ -45,6 +44,7 @@ from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord, WaitingOrd
 from kfetch_jobs.supervise.supervised_job import (
     SupervisedJob,
     history_entry,
+    rules_of,
     second_writer,
     single_writers,
     waiting_jobs,

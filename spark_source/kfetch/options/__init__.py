@@ -6,8 +6,8 @@ explanation. The files are families: ``subscription``, ``bounds``, ``columns``, 
 turn one text into one value. ``catalogue`` lists all options, and ``kfetch.spark.options`` reads
 them. Nothing here connects.
 
-``security`` joins ``tls`` and ``sasl``, and ``secret`` hides a password. ``jaas``, ``ciphers`` and
-``urls`` read texts of their own.
+``security`` joins ``tls`` and ``sasl``, and ``secret`` hides a password. ``jaas`` and ``urls`` read
+texts of their own.
 """
 
 from kfetch.options.bounds import EARLIEST, LATEST, Ago, Bound, Place

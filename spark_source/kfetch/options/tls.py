@@ -6,10 +6,10 @@ read where a connection is opened, because driver and executors may be different
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from kfetch.errors import OptionError
-from kfetch.options.ciphers import TLS_1_3_SUITES, openssl_name
 from kfetch.options.converters import one_of
 from kfetch.options.option import Option, OptionReader, by_name
 from kfetch.options.secret import Secret
@@ -19,6 +19,23 @@ _STORE_TYPE = one_of("JKS", "PKCS12", "PEM")
 _VERSIONS = ("TLSv1.2", "TLSv1.3")
 _OLD_VERSIONS = ("TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello")
 """Java accepts these names, and switches the protocols off. So does OpenSSL 3."""
+
+TLS_1_3_SUITES = frozenset(
+    {
+        "TLS_AES_256_GCM_SHA384",
+        "TLS_CHACHA20_POLY1305_SHA256",
+        "TLS_AES_128_GCM_SHA256",
+        "TLS_AES_128_CCM_SHA256",
+        "TLS_AES_128_CCM_8_SHA256",
+    }
+)
+"""RFC 8446, appendix B.4. OpenSSL uses the same names."""
+
+_TLS_1_2_SUITE = re.compile(
+    r"(?:TLS|SSL)_(ECDHE_ECDSA|ECDHE_RSA|DHE_RSA|DHE_DSS|RSA)_WITH_"
+    r"(?:AES_(128|256)_(?:(GCM)|CBC)_(SHA|SHA256|SHA384)|CHACHA20_POLY1305_SHA256)"
+)
+"""Java's suites that OpenSSL 3 has, too. Java has the prefix SSL for the oldest ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +110,16 @@ def _suites(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
                 f"{name!r} is none"
             )
     return tuple(ciphers), tuple(suites)
+
+
+def openssl_name(suite: str) -> str | None:
+    """Returns OpenSSL's name of a suite of TLS 1.2, None for any other text."""
+    match = _TLS_1_2_SUITE.fullmatch(suite)
+    if match is None:
+        return None
+    exchange, bits, gcm, mac = match.groups()
+    cipher = [f"AES{bits}", *([gcm] if gcm else []), mac] if bits else ["CHACHA20", "POLY1305"]
+    return "-".join([*([] if exchange == "RSA" else exchange.split("_")), *cipher])
 
 
 def _names(text: str) -> set[str]:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from kfetch.errors import OptionError
 from kfetch.options.catalogue import OPTIONS, Treatment, lookup
-from kfetch.options.ciphers import TLS_1_3_SUITES, openssl_name
 from kfetch.options.secret import Secret
-from kfetch.options.tls import Store, TlsOptions
+from kfetch.options.tls import TLS_1_3_SUITES, Store, TlsOptions, openssl_name
 from kfetch.spark.options import parse
 
 REQUIRED = {

@@ -13,7 +13,6 @@ import typer
 
 from kfetch.admin.cli import checkpoints
 from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile, print_result
-from kfetch.admin.cli.explain import explain
 from kfetch.admin.cli.samples import infer
 from kfetch.admin.cli.source_options import cluster_options
 
@@ -73,6 +72,31 @@ def check(
     if state.problems:
         more = f" (and {len(state.problems) - 1} more)" if len(state.problems) > 1 else ""
         raise ClusterUnusable(f"{state.problems[0]}{more}")
+
+
+def explain(
+    code: Annotated[
+        str, typer.Argument(metavar="[CODE]", help="The code at the end of an error.")
+    ] = "",
+) -> None:
+    """Print the page of an error: what happened, how to look, what to do.
+
+    An error ends with its code in brackets, as in [LOG_TRUNCATED]. A code with two parts, as in
+    [RECORDS_LOST.LOG_TRUNCATED], has two pages. Without a code the command lists all codes. It
+    needs no network.
+
+    \b
+    Example: the page of an error
+      kfetch explain LOG_TRUNCATED
+    """
+    from kfetch.admin import explanations
+
+    if code:
+        pages = "\n".join(map(explanations.page, explanations.code_classes(code)))
+        typer.echo(explanations.without_links(pages), nl=False)
+        return
+    for kind in sorted(explanations.classes(), key=lambda kind: kind.condition):
+        typer.echo(f"{kind.condition}: {explanations.meaning_and_action(kind)[0]}")
 
 
 def options(
