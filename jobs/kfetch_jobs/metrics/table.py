@@ -18,14 +18,16 @@ from prometheus_client.core import (
 
 from kfetch.admin.query import FETCH_COUNTS
 
+_JOB = ("job_name",)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One row of the table."""
 
     name: str
-    labels: tuple[str, ...]
     meaning: str
+    labels: tuple[str, ...] = _JOB
 
     @property
     def kind(self) -> str:
@@ -43,104 +45,88 @@ class Entry:
 
 
 _HISTOGRAMS = ("kfetch_job_batch_duration_seconds",)
-_JOB = ("job_name",)
-
 _ENTRIES = (
-    Entry("kfetch_supervisor_info", ("version", "environment"), "Always 1."),
-    Entry("kfetch_supervisor_start_time_seconds", (), "Time at which the supervisor started."),
-    Entry("kfetch_supervisor_last_step_time_seconds", (), "Time of the last step of its loop."),
+    Entry("kfetch_supervisor_info", "Always 1.", ("version", "environment")),
+    Entry("kfetch_supervisor_start_time_seconds", "Time at which the supervisor started.", ()),
+    Entry("kfetch_supervisor_last_step_time_seconds", "Time of the last step of its loop.", ()),
     Entry(
-        "kfetch_metrics_collected_time_seconds", (), "Time at which these values were collected."
+        "kfetch_metrics_collected_time_seconds", "Time at which these values were collected.", ()
     ),
-    Entry("kfetch_metrics_collection_duration_seconds", (), "How long the collection took."),
+    Entry("kfetch_metrics_collection_duration_seconds", "How long the collection took.", ()),
     Entry(
         "kfetch_metrics_collection_errors_total",
-        ("part",),
         "Failed collections of a part (jobs, runs, batches, fetches). The other parts have values.",
+        ("part",),
     ),
-    Entry("kfetch_job_enabled", _JOB, "0 if its file disables it."),
-    Entry("kfetch_job_file_valid", _JOB, "0 if its file has a mistake."),
-    Entry("kfetch_job_orphan", _JOB, "1 if its file is gone, and it still runs or waits."),
-    Entry("kfetch_job_healthy", _JOB, "0 if it has a problem; `kfetch status` names it."),
-    Entry("kfetch_job_state", ("job_name", "state"), "1 for its present state, 0 for the others."),
-    Entry("kfetch_job_state_start_time_seconds", _JOB, "Time at which that state started."),
-    Entry(
-        "kfetch_job_next_run_time_seconds", _JOB, "Time of its next run, if it waits for a time."
-    ),
-    Entry("kfetch_job_consecutive_failures", _JOB, "Failures in a row."),
-    Entry("kfetch_job_runs_started_total", _JOB, "Started runs: the first one and each restart."),
+    Entry("kfetch_job_enabled", "0 if its file disables it."),
+    Entry("kfetch_job_file_valid", "0 if its file has a mistake."),
+    Entry("kfetch_job_orphan", "1 if its file is gone, and it still runs or waits."),
+    Entry("kfetch_job_healthy", "0 if it has a problem; `kfetch status` names it."),
+    Entry("kfetch_job_state", "1 for its present state, 0 for the others.", ("job_name", "state")),
+    Entry("kfetch_job_state_start_time_seconds", "Time at which that state started."),
+    Entry("kfetch_job_next_run_time_seconds", "Time of its next run, if it waits for a time."),
+    Entry("kfetch_job_consecutive_failures", "Failures in a row."),
+    Entry("kfetch_job_runs_started_total", "Started runs: the first one and each restart."),
     Entry(
         "kfetch_job_runs_ended_total",
-        ("job_name", "kind"),
         "Ended runs by kind of end, as in `kfetch history`.",
+        ("job_name", "kind"),
     ),
     Entry(
-        "kfetch_job_lag_offsets",
-        _JOB,
-        "Offsets that no committed micro-batch has; absent while unknown.",
+        "kfetch_job_lag_offsets", "Offsets that no committed micro-batch has; absent while unknown."
     ),
-    Entry("kfetch_job_lag_seconds", _JOB, "The next offset has waited at least so long."),
-    Entry("kfetch_job_last_activity_time_seconds", _JOB, "Time of its query's last sign of life."),
-    Entry("kfetch_job_last_batch_id", _JOB, "Last micro-batch of the running run."),
+    Entry("kfetch_job_lag_seconds", "The next offset has waited at least so long."),
+    Entry("kfetch_job_last_activity_time_seconds", "Time of its query's last sign of life."),
+    Entry("kfetch_job_last_batch_id", "Last micro-batch of the running run."),
     Entry(
         "kfetch_job_unreachable_brokers",
-        _JOB,
         "Brokers that its query cannot reach, and leaders that are missing; absent without a run.",
     ),
     Entry(
         "kfetch_job_checkpoint_free_bytes",
-        _JOB,
         "Free space where its checkpoint lies; absent for a URI.",
     ),
-    Entry("kfetch_job_checkpoint_size_bytes", _JOB, "The whole space there."),
-    Entry("kfetch_job_rows_total", _JOB, "Rows of committed micro-batches, dead letters included."),
+    Entry("kfetch_job_checkpoint_size_bytes", "The whole space there."),
+    Entry("kfetch_job_rows_total", "Rows of committed micro-batches, dead letters included."),
     Entry(
         "kfetch_job_dead_letters_total",
-        _JOB,
         "Records that could not be decoded and went to the dead letters.",
     ),
     Entry(
         "kfetch_job_late_rows_total",
-        _JOB,
         "Rows that came later than a watermark allows. Spark dropped them.",
     ),
-    Entry(
-        "kfetch_job_batch_duration_seconds", _JOB, "Number and duration of committed micro-batches."
-    ),
+    Entry("kfetch_job_batch_duration_seconds", "Number and duration of committed micro-batches."),
     Entry(
         "kfetch_job_batch_phase_seconds_total",
-        ("job_name", "phase"),
         "Duration of Spark's phases: `latestOffset`, `queryPlanning`, `walCommit`, `addBatch`, …",
+        ("job_name", "phase"),
     ),
     Entry(
         "kfetch_job_losses_total",
-        ("job_name", "kind"),
         "Losses that the driver has detected, by the name of the error.",
+        ("job_name", "kind"),
     ),
     *(
-        Entry(metric.name, metric.labels, metric.meaning)
+        Entry(metric.name, metric.meaning, metric.labels)
         for metric in dict.fromkeys(count.metric for count in FETCH_COUNTS.values())
     ),
     Entry(
         "kfetch_job_fetch_sessions",
-        ("job_name", "broker", "state"),
         "Fetch sessions that agents hold.",
+        ("job_name", "broker", "state"),
     ),
     Entry(
         "kfetch_job_fetch_session_partitions",
-        ("job_name", "broker"),
         "Partitions in these sessions.",
+        ("job_name", "broker"),
     ),
-    Entry("kfetch_job_agents", _JOB, "Agents on this machine that read for the job."),
-    Entry("kfetch_job_agent_tasks", _JOB, "Tasks that read through these agents now."),
-    Entry("kfetch_job_agent_memory_used_bytes", _JOB, "Memory that these agents use."),
+    Entry("kfetch_job_agents", "Agents on this machine that read for the job."),
+    Entry("kfetch_job_agent_tasks", "Tasks that read through these agents now."),
+    Entry("kfetch_job_agent_memory_used_bytes", "Memory that these agents use."),
+    Entry("kfetch_job_agent_memory_peak_bytes", "The most memory that these agents have used."),
     Entry(
-        "kfetch_job_agent_memory_peak_bytes", _JOB, "The most memory that these agents have used."
-    ),
-    Entry(
-        "kfetch_job_agent_memory_limit_bytes",
-        _JOB,
-        "The sum of `kfetch.agent.memory` over these agents.",
+        "kfetch_job_agent_memory_limit_bytes", "The sum of `kfetch.agent.memory` over these agents."
     ),
 )
 

@@ -17,7 +17,6 @@ from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
-    from kfetch_jobs.supervise.state_machine import Order
 
 Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="The names of one job or more.")]
 Listen = Annotated[
@@ -192,9 +191,7 @@ def start(
     Example: run an hourly job now
       kfetch start hourly
     """
-    from kfetch_jobs.supervise.state_machine import Order
-
-    _send_order(project, environment, jobs, Order.START, as_json)
+    _send_order(project, environment, jobs, "start", as_json)
 
 
 def stop(
@@ -212,9 +209,7 @@ def stop(
     Example: stop two jobs
       kfetch stop clicks orders
     """
-    from kfetch_jobs.supervise.state_machine import Order
-
-    _send_order(project, environment, jobs, Order.STOP, as_json, timeout)
+    _send_order(project, environment, jobs, "stop", as_json, timeout)
 
 
 def restart(
@@ -232,9 +227,7 @@ def restart(
     Example: apply a change of jobs/clicks.yml
       kfetch restart clicks
     """
-    from kfetch_jobs.supervise.state_machine import Order
-
-    _send_order(project, environment, jobs, Order.RESTART, as_json, timeout)
+    _send_order(project, environment, jobs, "restart", as_json, timeout)
 
 
 def pause(
@@ -252,9 +245,7 @@ def pause(
     Example: pause a job while you repair its table
       kfetch pause clicks
     """
-    from kfetch_jobs.supervise.state_machine import Order
-
-    _send_order(project, environment, jobs, Order.PAUSE, as_json, timeout)
+    _send_order(project, environment, jobs, "pause", as_json, timeout)
 
 
 def resume(
@@ -272,21 +263,22 @@ def resume(
     Example: resume a job
       kfetch resume clicks
     """
-    from kfetch_jobs.supervise.state_machine import Order
-
-    _send_order(project, environment, jobs, Order.RESUME, as_json)
+    _send_order(project, environment, jobs, "resume", as_json)
 
 
 def _send_order(
     project: Path | None,
     environment: str | None,
     jobs: list[str],
-    order: Order,
+    word: str,
     as_json: bool,
     timeout_s: float = _TIMEOUT_S,
 ) -> None:
     from kfetch_jobs.supervise.control import give_order, wait_until_done
+    from kfetch_jobs.supervise.state_machine import Order
     from kfetch_jobs.supervise.store import Store
+
+    order = Order(word)
 
     loaded = project_of(project, environment)
     with Store.of(loaded.storage) as store:
