@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets, from_json
 from kfetch.spark import options as parsing
@@ -87,3 +89,8 @@ def read(driver: Driver, start: Offsets, end: Offsets) -> dict[TopicPartition, t
     ranges = [item for split in driver.splits(start, end) for item in split.ranges]
     assert len(ranges) == len({item.tp for item in ranges})
     return {item.tp: (item.start, item.end) for item in ranges}
+
+
+def loss_counts(driver: Driver) -> Mapping[str, int]:
+    """Returns the number of losses that a driver has found, by the names of their errors."""
+    return driver._check.loss_counts

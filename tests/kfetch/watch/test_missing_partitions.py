@@ -19,7 +19,18 @@ from kfetch.watch import missing_partitions
 from kfetch.watch.driver import Driver
 from tests.examples import examples
 from tests.kfetch.watch.damage import Reader
-from tests.kfetch.watch.helpers import ALWAYS, T0, T1, U0, at, fill, logged, opened, query
+from tests.kfetch.watch.helpers import (
+    ALWAYS,
+    T0,
+    T1,
+    U0,
+    at,
+    fill,
+    logged,
+    loss_counts,
+    opened,
+    query,
+)
 from tests.kfetch.wire.little import LittleKafka, Topic
 
 UNAUTHORIZED = 29
@@ -84,7 +95,7 @@ def test_one_broker_without_the_topic(kafka: LittleKafka, fail: str) -> None:
         reader.batch()
 
     assert [b"a", b"0", b"1", b"2", b"3"] == reader.values
-    assert not reader.driver._check.loss_counts
+    assert not loss_counts(reader.driver)
 
 
 def _without_topics(kafka: LittleKafka, request: Any) -> Any:
@@ -113,7 +124,7 @@ def test_hidden_for_a_moment(kafka: LittleKafka, clock: Clock, fail: str) -> Non
         reader.finish()
 
     assert [b"after 2", b"after 5", b"after 9.5"] == reader.values[4:]
-    assert not reader.driver._check.loss_counts
+    assert not loss_counts(reader.driver)
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -235,7 +246,7 @@ def test_a_broker_with_the_deleted_topic(kafka: LittleKafka, restart: bool) -> N
         reader.finish()
 
     assert [b"0", b"1", b"2", b"3"] == reader.values[4:]
-    assert not reader.driver._check.loss_counts
+    assert not loss_counts(reader.driver)
 
 
 def test_a_subscription_that_narrows_and_widens(kafka: LittleKafka) -> None:
@@ -265,7 +276,7 @@ def test_expired_while_away(kafka: LittleKafka) -> None:
     reader.finish()
 
     assert [b"f"] == reader.values[4:]
-    assert 1 == reader.driver._check.loss_counts["RecordsExpired"]
+    assert 1 == loss_counts(reader.driver)["RecordsExpired"]
 
 
 @pytest.mark.parametrize("restart", [False, True])

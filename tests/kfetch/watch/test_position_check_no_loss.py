@@ -11,7 +11,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kfetch import losses
 from kfetch.offsets import Offsets, Position
 from tests.kfetch.watch.damage import Reader
-from tests.kfetch.watch.helpers import ALWAYS, T0, T1, at, fill, logged, query, read
+from tests.kfetch.watch.helpers import ALWAYS, T0, T1, at, fill, logged, loss_counts, query, read
 from tests.kfetch.wire.little import LittleKafka
 
 
@@ -141,7 +141,7 @@ def test_a_deposed_leader_is_no_witness(kafka: LittleKafka, fail: str) -> None:
     assert driver.next_end(start, None) is None
     kafka.log(T1).append(b"y")
     assert {T0: 4, T1: 2} == at(driver.next_end(start, None))
-    assert not driver._check.loss_counts
+    assert not loss_counts(driver)
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
@@ -158,7 +158,7 @@ def test_an_epoch_that_no_broker_knows(
     assert {T0: (2, 3)} == read(driver, start, ends[-1])
     warnings = [text for text in caplog.messages if "leader epoch 7" in text]
     assert 1 == len(warnings), caplog.messages
-    assert not driver._check.loss_counts
+    assert not loss_counts(driver)
 
 
 def test_the_epoch_of_the_known_leader_goes_along(kafka: LittleKafka, lenient: Reader) -> None:
