@@ -7,20 +7,20 @@ now, and a Fetch of one record batch tells the type of old records.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
-
-from kafka.protocol.consumer import FetchRequest
+from typing import NamedTuple
 
 from kfetch import codes
-from kfetch.model import TopicPartition
+from kfetch.model import FetchPosition, TopicPartition
+from kfetch.options import FetchOptions
+from kfetch.session.metadata import LEGACY
+from kfetch.session.plan import FetchPlan
+from kfetch.session.transitions import RequestKind
 from kfetch.wire.connection import Connection
-from kfetch.wire.fetch import LOWEST_VERSION, read_reply
+from kfetch.wire.fetch import read_reply, request, version_for
 
 _TOPIC_RESOURCE = 2  # ConfigResource.Type.TOPIC
 _SETTING = "message.timestamp.type"
-_NAMES_VERSION = 12  # the newest Fetch that names topics instead of ids
-_NO_SESSION = -1  # the session epoch of a request outside any session (KIP-227)
-_WAIT_MS = 0
+_LIMITS = FetchOptions(max_bytes=1, max_wait_ms=0)
 
 # Where the formats of record batches have their fields.
 _MAGIC_AT = 16
@@ -87,8 +87,16 @@ def first_batches(
 def _first_batch(
     connection: Connection, tp: TopicPartition, offset: int, leader_epoch: int, deadline: float
 ) -> FirstBatch:
-    version = connection.version(FetchRequest, lowest=LOWEST_VERSION, highest=_NAMES_VERSION)
-    connection.send(_request(tp, offset, leader_epoch, version))
+    position = FetchPosition(offset=offset, max_bytes=1, leader_epoch=leader_epoch)
+    plan = FetchPlan(
+        request=RequestKind.SESSIONLESS,
+        metadata=LEGACY,
+        send={tp: position},
+        uses_topic_ids=False,
+        request_token=None,
+    )
+    version = version_for(connection, plan)
+    connection.send(request(plan, version, _LIMITS))
     _, frame = connection.receive(deadline)
     reply = read_reply(frame, version)
     if reply.error:
@@ -96,31 +104,6 @@ def _first_batch(
     for partition in reply.partitions:
         return FirstBatch(partition.error, has_append_time(partition.records))
     return FirstBatch(codes.NONE, append_time=False)
-
-
-def _request(tp: TopicPartition, offset: int, leader_epoch: int, version: int) -> Any:
-    partition = FetchRequest.FetchTopic.FetchPartition(
-        version=version,
-        partition=tp.partition,
-        current_leader_epoch=leader_epoch,
-        fetch_offset=offset,
-        last_fetched_epoch=-1,
-        log_start_offset=-1,
-        partition_max_bytes=1,
-    )
-    topic = FetchRequest.FetchTopic(version=version, topic=tp.topic, partitions=[partition])
-    return FetchRequest[version](
-        replica_id=-1,
-        max_wait_ms=_WAIT_MS,
-        min_bytes=1,
-        max_bytes=1,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=_NO_SESSION,
-        topics=[topic],
-        forgotten_topics_data=[],
-        rack_id="",
-    )
 
 
 def has_append_time(records: memoryview | bytes) -> bool:

@@ -1,24 +1,40 @@
-"""AWS_MSK_IAM: keys by botocore, and one signed message (github.com/aws/aws-msk-iam-auth)."""
+"""AWS_MSK_IAM: one message, with keys and a signature by botocore.
+
+Source: github.com/aws/aws-msk-iam-auth, "Details".
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from kfetch.errors import AuthenticationFailed, KfetchError, TokenUnavailable
 from kfetch.options.sasl import AwsLogin
 from kfetch.options.secret import Secret
 from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed
 from kfetch.wire.sasl.shared import Fetched, Shared
-from kfetch.wire.sasl.signature import AwsKeys, connect_message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsKeys:
+    """An access key, as AWS's credential providers return it."""
+
+    access_key: str
+    secret_key: Secret
+    session_token: Secret | None = None
+
 
 KEYS = Shared[tuple[AwsKeys, str]]("keys of AWS")
 """Keys and the region of their configuration, for this process."""
 _KEYS_RENEW_S, _KEYS_VALID_S = 300.0, 600.0
 """botocore renews keys ten minutes before they expire, so keys that it returns are valid longer."""
+_EXPIRES_S = 900
+"""The signature's lifetime, as in AWS's own client."""
 _ATTEMPTS, _ATTEMPTS_MIN = "metadata_service_num_attempts", 3
 """botocore's own default is one attempt, and a new agent has no keys to go on with."""
 _REGION = re.compile(
@@ -53,9 +69,25 @@ def aws_msk_iam(login: AwsLogin, host: str, found: tuple[AwsKeys, str]) -> Excha
     region = login.region or region_of(host) or default_region
     if not region:
         raise _final(f"the AWS region of {host} is not known", "Set kfetch.msk.region")
-    answer = yield connect_message(keys, host, region, datetime.now(UTC))
+    answer = yield connect_message(keys, host, region)
     if not answer:
         raise ExchangeFailed("the broker's answer is empty")
+
+
+def connect_message(keys: AwsKeys, host: str, region: str) -> bytes:
+    """Returns the JSON that asks a broker for a connection: the fields of a presigned GET."""
+    from botocore.auth import SigV4QueryAuth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    token = keys.session_token.reveal() if keys.session_token else None
+    credentials = Credentials(keys.access_key, keys.secret_key.reveal(), token)
+    request = AWSRequest("GET", f"https://{host}/?Action=kafka-cluster%3AConnect")
+    SigV4QueryAuth(credentials, "kafka-cluster", region, expires=_EXPIRES_S).add_auth(request)
+    signed = parse_qsl(urlsplit(request.url).query)
+    message = {"version": "2020_10_22", "host": host, "user-agent": "kfetch"}
+    message |= {name.lower(): value for name, value in signed}
+    return json.dumps(message, separators=(",", ":")).encode()
 
 
 class AwsKeySource:
@@ -118,8 +150,8 @@ class AwsKeySource:
         action = "Set them in the environment, in a profile or in the machine's role"
         if not self._has_had_keys:
             return _final("AWS has no credentials here", action)
-        sentence = "AWS has no credentials here now, but it had some before"
-        return TokenUnavailable(sentence, action=action, cause=sentence)
+        what = "AWS has no credentials here now, but it had some before"
+        return TokenUnavailable(what, action=action)
 
 
 @lru_cache(maxsize=100)
@@ -170,4 +202,4 @@ def _failure(cause: Exception) -> AuthenticationFailed | TokenUnavailable:
     refused = 400 <= status < 500 and "Throttl" not in code and status != 429
     if refused or name in _FINAL:
         return _final(sentence, action)
-    return TokenUnavailable(sentence, action=action, cause=sentence)
+    return TokenUnavailable(sentence, action=action)

@@ -29,9 +29,8 @@ from kfetch.options.sasl import AwsLogin, SaslOptions
 from kfetch.options.secret import Secret
 from kfetch.wire.connection import Connection
 from kfetch.wire.sasl import login as login_module
-from kfetch.wire.sasl.aws import KEYS
+from kfetch.wire.sasl.aws import KEYS, AwsKeys
 from kfetch.wire.sasl.shared import Fetched
-from kfetch.wire.sasl.signature import AwsKeys
 from tests.kfetch.wire.helpers import soon
 from tests.kfetch.wire.sasl.broker_side import (
     LoginServer,

@@ -16,8 +16,8 @@ from kfetch.options.sasl import AwsLogin, SaslOptions
 from kfetch.options.secret import Secret
 from kfetch.wire.connection import Connection
 from kfetch.wire.sasl import aws, login
+from kfetch.wire.sasl.aws import AwsKeys
 from kfetch.wire.sasl.shared import Fetched
-from kfetch.wire.sasl.signature import AwsKeys
 from kfetch.wire.sasl.tokens import TOKENS
 from tests.kfetch.wire.helpers import soon
 from tests.kfetch.wire.sasl.broker_side import (
