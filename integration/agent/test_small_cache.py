@@ -15,7 +15,7 @@ from integration.agent.reader import Reader
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer
 from kfetch.fetch.fetcher import Fetcher
-from kfetch.fetch.stats_file import read_stats
+from kfetch.fetch.totals import read_stats
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
 from kfetch.spark.options import parse

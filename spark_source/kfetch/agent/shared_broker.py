@@ -24,13 +24,13 @@ from kfetch.agent.inbox import Inbox
 from kfetch.agent.read_ahead import ReadAhead
 from kfetch.agent.reply_memory import ReplyMemory
 from kfetch.errors import AgentError, KfetchError
-from kfetch.fetch import events
 from kfetch.fetch.arrivals import Arrival, RecordsArrived, release
 from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
-from kfetch.fetch.stats import FetchStats, SessionStatus
+from kfetch.fetch.stats import SessionStatus
+from kfetch.fetch.totals import Totals
 from kfetch.model import Broker
 from kfetch.options import SourceOptions
 from kfetch.session.replies import PartitionReply
@@ -62,7 +62,7 @@ class SharedBroker:
         broker: Broker,
         options: SourceOptions,
         budget: Budget,
-        on_event: events.EventHandler,
+        totals: Totals,
         replicas: ReadReplicas,
         allocate: Allocate = allocate_warm,
     ) -> None:
@@ -73,13 +73,8 @@ class SharedBroker:
         self._replicas = replicas
         self._options = options
         self._budget = budget
-        self._memory = ReplyMemory(
-            budget,
-            allocate,
-            lambda seconds: on_event(events.WaitedForMemory(broker=broker, seconds=seconds)),
-        )
-        self._former_stats = FetchStats()
-        """Of BrokerReaders that a bug has ended."""
+        self._totals = totals
+        self._memory = ReplyMemory(budget, allocate, totals)
         self._read_ahead = ReadAhead(budget)
         self._reader = self._new_reader()
         self._inboxes: dict[RangeProgress, Inbox] = {}
@@ -102,10 +97,6 @@ class SharedBroker:
         if self._reader.is_queued(progress):
             return time.monotonic()
         return max(self._memory.requested_since, progress.requested_at)
-
-    def stats(self) -> FetchStats:
-        """Returns what the sessions at this broker have cost."""
-        return self._former_stats + self._reader.fetcher.stats()
 
     def status(self) -> SessionStatus:
         """Returns the state of the session."""
@@ -203,7 +194,6 @@ class SharedBroker:
         self._inboxes.clear()
         self._paused.clear()
         broken, self._reader = self._reader, self._new_reader()
-        self._former_stats += broken.fetcher.stats()
         try:
             broken.fetcher.close()
         except Exception:
@@ -211,7 +201,9 @@ class SharedBroker:
 
     def _new_reader(self) -> BrokerReader:
         fetch = self._options.fetch
-        fetcher = Fetcher(self.broker, fetch, self._options.network, self._memory.allocate)
+        fetcher = Fetcher(
+            self.broker, fetch, self._options.network, self._memory.allocate, self._totals
+        )
         return BrokerReader(
             fetcher,
             fetch.partition_max_bytes,

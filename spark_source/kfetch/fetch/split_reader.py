@@ -24,7 +24,7 @@ from kfetch.errors import (
     KfetchError,
     ReadStalled,
 )
-from kfetch.fetch import events, recovery
+from kfetch.fetch import recovery
 from kfetch.fetch.arrivals import (
     Arrival,
     BrokerFailed,
@@ -37,6 +37,7 @@ from kfetch.fetch.part_decoder import PartDecoder
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.read_replicas import ReadReplicas
 from kfetch.fetch.replica_moves import ReplicaMoves
+from kfetch.fetch.totals import Totals
 from kfetch.model import ClusterView, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.reactions import Api
@@ -108,12 +109,12 @@ class SplitReader:
         options: SourceOptions,
         cluster: Cluster,
         source: ArrivalSource,
-        on_event: events.EventHandler,
+        totals: Totals,
         leaders: recovery.LeaderMetadata,
         replicas: ReadReplicas,
     ) -> None:
         self._options = options
-        self._decoder = PartDecoder(options, on_event)
+        self._decoder = PartDecoder(options, totals)
         self._cluster = cluster
         self._leaders = leaders
         self._moves = ReplicaMoves(replicas, leaders)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection
 
 from kfetch.errors import CheckpointError
-from kfetch.fetch.stats_file import DriverStatistics
+from kfetch.fetch.totals import DriverStatistics
 from kfetch.model import Split, TopicPartition
 from kfetch.offsets import Offsets, Position, Positions
 from kfetch.options import SourceOptions

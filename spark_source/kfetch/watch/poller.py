@@ -16,7 +16,7 @@ from typing import Protocol
 
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WireError
 from kfetch.fetch.fetcher import AcceptedReply, Fetcher
-from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.session.metadata import INVALID_SESSION_ID
@@ -50,13 +50,19 @@ class PartitionRegistry(Protocol):
 class Poller:
     """Polls one broker."""
 
-    def __init__(self, broker: Broker, registry: PartitionRegistry, options: SourceOptions) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        registry: PartitionRegistry,
+        options: SourceOptions,
+        totals: Totals | None = None,
+    ) -> None:
         self.broker = broker
         self._registry = registry
         # Operators can tell watch sessions from the sessions of tasks by the client id.
         self._network = replace(options.network, client_id=f"{options.network.client_id}-watch")
         limits = replace(options.fetch, max_bytes=1, min_bytes=1, max_wait_ms=LONG_POLL_MS)
-        self._fetcher = Fetcher(broker, limits, self._network)
+        self._fetcher = Fetcher(broker, limits, self._network, totals=totals)
         self._backoff = RetryPauses(self._network)
         self._refusals = 0
         """Number of refused requests since the last accepted reply."""
@@ -91,10 +97,6 @@ class Poller:
         """Wait until the session is closed, at most ``timeout_s`` seconds."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
-
-    def stats(self) -> FetchStats:
-        """Returns the cost of the session so far."""
-        return self._fetcher.stats()
 
     def _run(self) -> None:
         try:

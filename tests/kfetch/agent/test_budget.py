@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.agent import budget as module
+from kfetch.agent import reply_memory
 from kfetch.agent.budget import Budget, Reservation
 from kfetch.agent.decoding_memory import DecodingMemory
+from kfetch.agent.reply_memory import ReplyMemory
+from kfetch.fetch.totals import Totals
 
 SMALL_LIMIT = 16 << 20
 
@@ -192,3 +195,21 @@ def test_cached_values_delay_no_request(steps: list[tuple[str, int]]) -> None:
     budget.drop_cached("me")
 
     assert 0 == budget.used
+
+
+def test_the_wait_of_a_request_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statistics have the time that a request waited for memory, after it came. A request that
+    gets its memory at once adds nothing."""
+    monkeypatch.setattr(reply_memory, "_WAIT_S", 0.05)
+    budget, totals = Budget(100), Totals()
+    held = budget.reserve(60, 0)
+    memory = ReplyMemory(budget, lambda size: memoryview(bytes(size)), totals)
+    assert held
+    assert not memory.reserve(80)
+    held.release()
+    assert memory.reserve(80)
+    waited_s = totals.stats().starved_s
+    memory.release()
+    assert memory.reserve(80)
+
+    assert 0.05 <= waited_s == totals.stats().starved_s

@@ -13,7 +13,7 @@ from kfetch.admin import agents
 from kfetch.agent.channel import Status
 from kfetch.errors import LogTruncated
 from kfetch.fetch.stats import FetchStats
-from kfetch.fetch.stats_file import DriverStatistics, write_stats
+from kfetch.fetch.totals import DriverStatistics, write_stats
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
 from kfetch_jobs.metrics.collect import MetricsCollector
