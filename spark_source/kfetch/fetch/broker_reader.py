@@ -61,8 +61,6 @@ class BrokerReader:
     _checked_at: float = 0.0
     _queues: dict[TopicPartition, list[RangeProgress]] = field(default_factory=dict)
     """The ranges of each partition; the first one is being read."""
-    _session_restarts: int = 0
-    """Replies in a row that only ended the session."""
 
     @property
     def broker(self) -> Broker:
@@ -142,8 +140,7 @@ class BrokerReader:
         except (ConnectionLost, WireError, AuthenticationFailed) as cause:
             return self.fail(cause)
         if accepted is None:
-            return self._session_restarted()
-        self._session_restarts = 0
+            return []
         arrivals = [*self._arrivals(accepted)]
         advanced = any(isinstance(one, RecordsArrived) and one.advanced for one in arrivals)
         # The answer to a rack may hold no records, and comes at once.
@@ -263,13 +260,6 @@ class BrokerReader:
         if progress.asks_replica:
             self._asking.add(progress)
         self.fetcher.set_position(progress.tp, self._position(progress))
-
-    def _session_restarted(self) -> list[Arrival]:
-        """The next request opens a new session. Twice in a row, the broker has a problem."""
-        self._session_restarts += 1
-        if self._session_restarts < 2:
-            return []
-        return self.fail(ConnectionLost(f"{self.broker} refuses every fetch: {self.fetcher!r}"))
 
     def _position(self, progress: RangeProgress) -> FetchPosition:
         return progress.position(self.partition_max_bytes)

@@ -19,7 +19,6 @@ from kfetch.fetch.stats import SessionStatus
 from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
-from kfetch.session.metadata import INVALID_SESSION_ID
 from kfetch.session.replies import FetchReply, PartitionReply
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import SessionEvent
@@ -34,6 +33,7 @@ log = logging.getLogger(__name__)
 _REPLY_GRACE_S = 5.0
 # How long close() waits for the broker. Later the broker drops the session by itself.
 _CLOSE_TIMEOUT_S = 1.0
+_REFUSALS_MAX = 2
 _SESSION_GOES_ON = (SessionEvent.CONTINUED, SessionEvent.SESSIONLESS)
 _SESSION_COUNTS = {
     SessionEvent.OPENED: "sessions_opened",
@@ -76,11 +76,13 @@ class Fetcher:
         self._fetch = fetch_
         self._network = network
         self._connection: Connection | None = None
-        self._session: FetchSession | None = None
         self._topic_ids = False
+        self._session = FetchSession(topic_ids=False)
         self._allocate = allocate or ReplyBuffer()
         self._pending_positions: dict[TopicPartition, FetchPosition | None] = {}
         self._in_flight: FetchPlan | None = None
+        self._refusals = 0
+        """Replies in a row that only ended the session. One is routine."""
         self._sent_at = 0.0
         self._not_before = 0.0
         self.totals = totals or Totals()
@@ -88,13 +90,6 @@ class Fetcher:
     def set_position(self, tp: TopicPartition, position: FetchPosition | None) -> None:
         """Fetch the partition from this position on; with None, remove it from the session."""
         self._pending_positions[tp] = position
-
-    @property
-    def session(self) -> tuple[int, int]:
-        """(id, epoch) of the session that the broker may hold; id 0 for none."""
-        if self._session is None:
-            return INVALID_SESSION_ID, 0
-        return self._session.metadata.session_id, self._session.metadata.epoch
 
     @property
     def in_flight(self) -> bool:
@@ -136,10 +131,10 @@ class Fetcher:
     def receive(self, deadline: float) -> AcceptedReply | None:
         """Wait for the reply in flight and return it; None if it only ended the session.
 
-        Raises ConnectionLost, WireError.
+        Raises ConnectionLost, also if two replies in a row only ended the session, and WireError.
         """
         plan, self._in_flight = self._in_flight, None
-        if plan is None or self._connection is None or self._session is None:
+        if plan is None or self._connection is None:
             raise RuntimeError(f"no request to {self.broker} is in flight")
         timeout_s = self._network.request_timeout_s + self._fetch.max_wait_ms / 1000
         until = min(deadline, time.monotonic() + timeout_s + _REPLY_GRACE_S)
@@ -166,19 +161,16 @@ class Fetcher:
         session = self._session
         return SessionStatus(
             broker=str(self.broker),
-            state=session.state.name if session else "NONE",
-            session_id=session.metadata.session_id if session else 0,
-            epoch=session.metadata.epoch if session else 0,
-            partitions=len(self._session_positions()),
+            state=session.state.name,
+            session_id=session.metadata.session_id,
+            epoch=session.metadata.epoch,
+            partitions=len(session.partitions),
             rack=self.broker.rack or "",
         )
 
     def __repr__(self) -> str:
         changes = len(self._pending_positions)
         return f"<Fetcher {self.broker}: {self._session!r}, {changes} changes pending>"
-
-    def _session_positions(self) -> Mapping[TopicPartition, FetchPosition]:
-        return self._session.partitions if self._session is not None else {}
 
     def _discard_reply_in_flight(self, deadline: float) -> None:
         """Receive the reply that a task left behind when it ended early, and drop its records."""
@@ -197,25 +189,26 @@ class Fetcher:
 
     def _opened_session(self, connection: Connection) -> FetchSession:
         topic_ids = fetch.knows_topic_ids(connection)
-        if self._session is None or self._topic_ids != topic_ids:
+        if self._topic_ids != topic_ids:
             # The broker came back with other API versions, and without its old sessions.
-            self._pending_positions = {**self._session_positions(), **self._pending_positions}
+            self._pending_positions = {**self._session.partitions, **self._pending_positions}
             self._session = FetchSession(topic_ids=topic_ids)
             self._topic_ids = topic_ids
         return self._session
 
     def _accept(self, plan: FetchPlan, reply: FetchReply) -> AcceptedReply | None:
-        if self._session is None:
-            raise RuntimeError("a reply without a session")
         self._not_before = time.monotonic() + reply.throttle_ms / 1000
         outcome = self._session.accept(plan, reply.for_session())
-        self._note_session_change(plan, outcome)
+        self._publish_session_change(plan, outcome)
+        self._refusals = 0 if outcome.accepted else self._refusals + 1
+        if self._refusals >= _REFUSALS_MAX:
+            raise ConnectionLost(f"{self.broker} refuses every fetch: {self!r}")
         if not outcome.accepted:
             return None
         self._drop_acknowledged_positions()
         # If a broker sends a key twice, the first one counts. A key that we never sent is dropped.
         by_key = {partition.key: partition for partition in reversed(reply.partitions)}
-        positions = self._session_positions()
+        positions = self._session.partitions
         return AcceptedReply(
             reply=reply,
             partitions={tp: by_key[key] for key, tp in outcome.partitions.items()},
@@ -223,7 +216,7 @@ class Fetcher:
         )
 
     def _drop_acknowledged_positions(self) -> None:
-        acknowledged = self._session_positions()
+        acknowledged = self._session.partitions
         self._pending_positions = {
             tp: position
             for tp, position in self._pending_positions.items()
@@ -232,14 +225,13 @@ class Fetcher:
 
     def _abandon(self, plan: FetchPlan, cause: Exception) -> None:
         """The request or its reply is lost: reject the plan and close the connection."""
-        if self._session is not None:
-            self._note_session_change(plan, self._session.reject(plan, cause))
+        self._publish_session_change(plan, self._session.reject(plan, cause))
         if self._connection is not None:
             self._connection.close()
 
     def _close_session(self, deadline: float) -> None:
         connection = self._connection
-        if self._session is None or connection is None or not _can_close_session(connection):
+        if connection is None or not _can_close_session(connection):
             return
         self._discard_reply_in_flight(deadline)
         plan = self._session.close() if _can_close_session(connection) else None
@@ -277,9 +269,9 @@ class Fetcher:
             *(self.broker, size, len(reply.partitions), wait_s * 1000),
         )
 
-    def _note_session_change(self, plan: FetchPlan, outcome: Outcome) -> None:
+    def _publish_session_change(self, plan: FetchPlan, outcome: Outcome) -> None:
         """Count and log the outcome of a request, unless the session goes on as before."""
-        if self._session is None or outcome.event in _SESSION_GOES_ON:
+        if outcome.event in _SESSION_GOES_ON:
             return
         if outcome.event in _SESSION_COUNTS:
             self.totals.add(**{_SESSION_COUNTS[outcome.event]: 1})

@@ -243,6 +243,7 @@ class Watch:
                 broker, partitions, endpoints, now, checks_epochs=checks_epochs
             )
             self._start_missing_pollers()
+            self._failures.pop(broker, None)
             self._reply_counts[broker] += 1
             self._condition.notify_all()
             return moved
@@ -252,25 +253,17 @@ class Watch:
             self._warned_of_epochs = True
             log.warning("kfetch: %s", losses.UNCHECKED_EPOCHS)
 
-    def partition_count(self, broker: Broker) -> int:
-        """See PartitionRegistry."""
-        with self._condition:
-            return self.state.partition_count(broker)
-
-    def report_failure(self, broker: Broker, cause: KfetchError) -> None:
+    def report_failure(self, broker: Broker, cause: KfetchError) -> bool:
         """See PartitionRegistry. An unreachable leader may have a successor: metadata tells."""
         if isinstance(cause, ConnectionLost):
             self.report.lost(broker, str(broker), cause.message)
         with self._condition:
             self._broker_failed = True
             since, first_cause = self._failures.get(broker, (time.monotonic(), None))
-            self._failures[broker] = since, clearer(first_cause, cause)
+            clearest = clearer(first_cause, cause)
+            self._failures[broker] = since, clearest
             self._condition.notify_all()
-
-    def report_recovery(self, broker: Broker) -> None:
-        """See PartitionRegistry."""
-        with self._condition:
-            self._failures.pop(broker, None)
+            return clearest is cause
 
     def _start_missing_pollers(self) -> None:
         """Start a poller for every broker that leads partitions and has none."""
