@@ -16,7 +16,7 @@ from contextlib import ExitStack
 
 from kfetch.agent.budget import Budget
 from kfetch.agent.shared_broker import SharedBroker
-from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.replicas import ReadReplicas
 from kfetch.fetch.totals import Totals
 from kfetch.model import Broker
 from kfetch.options import SourceOptions

@@ -28,7 +28,7 @@ from kfetch.fetch.arrivals import Arrival, RecordsArrived, release
 from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.progress import RangeProgress
-from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.replicas import ReadReplicas
 from kfetch.fetch.stats import SessionStatus
 from kfetch.fetch.totals import Totals
 from kfetch.model import Broker

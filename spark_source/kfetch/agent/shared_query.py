@@ -14,7 +14,7 @@ from kfetch.agent.channel import QueryStatus, ReadRequest
 from kfetch.agent.inbox import Inbox
 from kfetch.agent.shared_broker import SharedBroker
 from kfetch.agent.shared_metadata import SharedMetadata
-from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.replicas import ReadReplicas
 from kfetch.fetch.split_reader import Delivery, SplitReader
 from kfetch.fetch.stats import FetchStats
 from kfetch.fetch.totals import Totals, write_stats

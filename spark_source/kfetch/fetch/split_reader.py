@@ -35,8 +35,7 @@ from kfetch.fetch.arrivals import (
 )
 from kfetch.fetch.part_decoder import PartDecoder
 from kfetch.fetch.progress import RangeProgress
-from kfetch.fetch.read_replicas import ReadReplicas
-from kfetch.fetch.replica_moves import ReplicaMoves
+from kfetch.fetch.replicas import ReadReplicas
 from kfetch.fetch.totals import Totals
 from kfetch.model import ClusterView, OffsetRange
 from kfetch.options import SourceOptions
@@ -117,7 +116,7 @@ class SplitReader:
         self._decoder = PartDecoder(options, totals)
         self._cluster = cluster
         self._leaders = leaders
-        self._moves = ReplicaMoves(replicas, leaders)
+        self._replicas = replicas
         self._source = source
         self._unfinished = {
             i: RangeProgress.of(item, i) for i, item in enumerate(ranges) if item.size > 0
@@ -150,7 +149,8 @@ class SplitReader:
                 if time.monotonic() >= self._deadline:
                     self._extend_deadline()
         except KfetchError:
-            self._moves.leave_followers(self._unfinished.values())
+            for progress in self._unfinished.values():  # a retry reads from leaders
+                self._replicas.left(progress)
             raise
         finally:
             for progress in self._unfinished.values():
@@ -169,13 +169,13 @@ class SplitReader:
                 case BrokerFailed(error=AuthenticationFailed() as error):
                     raise error
                 case RangeHandedOn():
-                    refusal = self._moves.follow(arrival, self._deadline)
+                    refusal = self._replicas.follow(arrival, self._leaders, self._deadline)
                     if refusal is not None:
                         self._await_leader(arrival, refusal)
                     else:
                         self._resume(arrival.progress)
                 case PartitionFailed() | BrokerFailed() if arrival.progress.follower is not None:
-                    cause = self._moves.leave(arrival)
+                    cause = self._replicas.leave(arrival)
                     if cause is not None:
                         self._first_cause = clearer(self._first_cause, cause)
                     self._resume(arrival.progress)
@@ -248,7 +248,8 @@ class SplitReader:
         return recovery.refused(progress, code, user=self._options.network.security.user)
 
     def _add(self, ranges: Sequence[RangeProgress]) -> None:
-        self._moves.place(ranges)
+        for progress in ranges:
+            self._replicas.place(progress)
         self._source.add(ranges)
 
     def _resume(self, progress: RangeProgress) -> None:
