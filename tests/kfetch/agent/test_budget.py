@@ -73,7 +73,8 @@ def test_replies_leave_room_for_decoders(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_last_release_returns_a_shared_reservation() -> None:
     """If three tasks decode a reply, its memory is free after the third release."""
     budget = Budget(100)
-    reservation = budget.charge(60)
+    reservation = budget.reserve(60, 0)
+    assert reservation
     reservation.resize(30)
     reservation.share(3)
     for used in (30, 30, 0):

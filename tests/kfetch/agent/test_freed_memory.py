@@ -65,7 +65,7 @@ def test_the_last_reader_returns_it(
 ) -> None:
     """While another task reads, its next batch needs the pages."""
     budget = Budget(1 << 20)
-    budget._count_readers(readers)
+    budget.readers = readers
     serving = Server(OpenQueries(budget))
     monkeypatch.setattr(serving, "_send_deliveries", lambda *_: None)
     serving._send_batches(None, None)  # type: ignore[arg-type]
