@@ -105,7 +105,7 @@ class SharedBroker:
     @property
     def in_flight(self) -> bool:
         """Whether a request waits for its reply."""
-        return self._reader.in_flight
+        return self._reader.fetcher.in_flight
 
     @property
     def active(self) -> bool:
@@ -115,14 +115,14 @@ class SharedBroker:
     @property
     def idle(self) -> bool:
         """Whether there is no range to read, and no reply to receive."""
-        return not (self._reader.in_flight or self._inboxes or self._reader.active)
+        return not (self._reader.fetcher.in_flight or self._inboxes or self._reader.active)
 
     def step(self, deadline: float) -> float:
         """Receive the reply in flight, or send the next request, by ``deadline``.
 
         Returns for how many seconds there is nothing to do, unless a task calls.
         """
-        if self._reader.in_flight:
+        if self._reader.fetcher.in_flight:
             self._receive(deadline)
         elif (pause_s := self._pause_s()) > 0:
             self._memory.stop_waiting()
@@ -156,7 +156,7 @@ class SharedBroker:
             if patience_s > 0:
                 return patience_s
             self._pause_slow_tasks()
-        return self._reader.pause_s if self._reader.active else threading.TIMEOUT_MAX
+        return self._reader.fetcher.pause_s() if self._reader.active else threading.TIMEOUT_MAX
 
     def _send(self, deadline: float) -> None:
         fetch, budget, reader = self._options.fetch, self._budget, self._reader

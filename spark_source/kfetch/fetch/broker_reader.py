@@ -29,7 +29,7 @@ from kfetch.fetch.fetcher import AcceptedReply, Fetcher
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.replicas import ReadReplicas
 from kfetch.fetch.stats import SessionStatus
-from kfetch.model import Broker, FetchPosition, TopicPartition
+from kfetch.model import FetchPosition, TopicPartition
 from kfetch.session.replies import NO_REPLICA, PartitionReply
 
 # How often the ranges are checked for choices that are over, in seconds.
@@ -60,11 +60,6 @@ class BrokerReader:
     """The ranges of each partition; the first one is being read."""
 
     @property
-    def broker(self) -> Broker:
-        """The broker that it reads from."""
-        return self.fetcher.broker
-
-    @property
     def active(self) -> bool:
         """Whether there is any range to read."""
         return bool(self._queues)
@@ -73,16 +68,6 @@ class BrokerReader:
     def partition_count(self) -> int:
         """How many partitions are being read."""
         return len(self._queues)
-
-    @property
-    def pause_s(self) -> float:
-        """For how many seconds no request may go to the broker."""
-        return self.fetcher.pause_s()
-
-    @property
-    def in_flight(self) -> bool:
-        """Whether a request waits for its reply."""
-        return self.fetcher.in_flight
 
     def status(self) -> SessionStatus:
         """Returns the state of the session. Any thread may call this."""

@@ -159,7 +159,9 @@ class SplitReader:
     def _handle(self, arrivals: Sequence[Arrival]) -> Iterator[Delivery]:
         try:
             self._handle_errors(arrivals)
-            yield from self._decode_arrivals([a for a in arrivals if isinstance(a, RecordsArrived)])
+            with_records = [a for a in arrivals if isinstance(a, RecordsArrived)]
+            for group in _grouped(with_records, self._source.batch_bytes):
+                yield from self._decode_group(group)
         finally:  # also when the caller closes this reader early
             release(arrivals)
 
@@ -183,10 +185,6 @@ class SplitReader:
                     self._await_leader(arrival, error)
                 case PartitionFailed():
                     self._recover(arrival)
-
-    def _decode_arrivals(self, arrivals: Sequence[RecordsArrived]) -> Iterator[Delivery]:
-        for group in _grouped(arrivals, self._source.batch_bytes):
-            yield from self._decode_group(group)
 
     def _decode_group(self, group: Sequence[RecordsArrived]) -> Iterator[Delivery]:
         """Yields a group's records: one batch, or more if they unpack to many times their size."""

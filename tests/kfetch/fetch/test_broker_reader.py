@@ -127,7 +127,7 @@ def test_a_late_reply_is_for_the_records_of_then(kafka: LittleKafka, change: str
     reader.add(_progress(kafka, T0))
 
     assert [] == reader.receive(deadline)
-    while not (arrivals := reader.receive(deadline) if reader.in_flight else []):
+    while not (arrivals := reader.receive(deadline) if fetcher.in_flight else []):
         reader.send(deadline)
     fetcher.close()
 
