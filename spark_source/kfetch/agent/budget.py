@@ -20,6 +20,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 _BATCH_BYTES = 4 << 20
@@ -331,44 +332,36 @@ def _processors() -> int:
 
 
 class Reservation:
-    """Bytes of a budget, returned once: by the last of as many releases as ``share`` says."""
+    """Bytes of a budget, which are returned once."""
 
     def __init__(self, return_bytes: Callable[[int], None], size: int) -> None:
         self._return_bytes = return_bytes
         self._size = size
-        self._releases_left = 1
+        self._holders: set[int] = set()
         self._lock = threading.Lock()
 
-    def resize(self, size: int) -> None:
-        """Change the size to ``size`` bytes, because the memory needs fewer or more."""
-        self._return_bytes(self._size - size)
-        self._size = size
-
-    def share(self, count: int) -> None:
-        """Give the memory back after ``count`` releases; with 0, at once."""
-        with self._lock:
-            self._releases_left = count
-        if count == 0:
-            self._return_all()
-
     def release(self) -> None:
-        """Count one release, and return the memory if it is the last one."""
+        """Return the bytes. Further calls do nothing."""
         with self._lock:
-            self._releases_left -= 1
-            last = self._releases_left == 0
-        if last:
-            self._return_all()
+            size, self._size = self._size, 0
+        if size:
+            self._return_bytes(size)
 
-    def single_release(self) -> Callable[[], None]:
-        """Returns a function that releases once, however often it is called."""
-        unreleased = [self]
+    def share(self, size: int, count: int) -> list[Callable[[], None]]:
+        """Change the size to ``size`` bytes, and return a release for each of ``count`` holders.
 
-        def release() -> None:
-            if unreleased:
-                unreleased.pop().release()
+        The bytes return with the last holder's release; without a holder, at once. Further calls of
+        one release do nothing.
+        """
+        self._return_bytes(self._size - size)
+        self._size, self._holders = size, {*range(count)}
+        if not count:
+            self.release()
+        return [partial(self._release_holder, number) for number in range(count)]
 
-        return release
-
-    def _return_all(self) -> None:
-        self._return_bytes(self._size)
-        self._size = 0
+    def _release_holder(self, number: int) -> None:
+        with self._lock:
+            self._holders.discard(number)
+            is_last = not self._holders
+        if is_last:
+            self.release()

@@ -68,10 +68,9 @@ class ReplyMemory:
         if reservation is None:
             return list(arrivals)
         holders = sum(isinstance(arrival, RecordsArrived) for arrival in arrivals)
-        reservation.resize(self._reply_bytes if holders else 0)
-        reservation.share(holders)
+        releases = iter(reservation.share(self._reply_bytes, holders))
         return [
-            replace(a, release=reservation.single_release()) if isinstance(a, RecordsArrived) else a
+            replace(a, release=next(releases)) if isinstance(a, RecordsArrived) else a
             for a in arrivals
         ]
 

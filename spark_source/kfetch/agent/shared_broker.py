@@ -267,7 +267,7 @@ class SharedBroker:
             return [
                 replace(
                     self._reader.accept_records(progress, partition),
-                    release=reservation.single_release(),
+                    release=reservation.release,
                 )
                 for progress, partition, reservation in cached
             ]

@@ -71,22 +71,26 @@ def test_replies_leave_room_for_decoders(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_last_release_returns_a_shared_reservation() -> None:
-    """If three tasks decode a reply, its memory is free after the third release."""
+    """If three tasks decode a reply, its memory is free after the third one's release. A task that
+    releases twice counts once."""
     budget = Budget(100)
     reservation = budget.reserve(60, 0)
     assert reservation
-    reservation.resize(30)
-    reservation.share(3)
-    for used in (30, 30, 0):
-        reservation.release()
+    first, *others = reservation.share(30, 3)
+    for release, used in ((first, 30), (first, 30), (others[0], 30), (others[1], 0), (first, 0)):
+        release()
 
         assert used == budget.used
 
 
 def test_a_reservation_without_holders_is_returned_at_once() -> None:
-    """A reply without records holds no memory."""
+    """A reply without records holds no memory. Further releases return nothing."""
     budget = Budget(100)
-    budget.charge(60).share(0)
+    reservation = budget.reserve(60, 0)
+    assert reservation
+    assert [] == reservation.share(30, 0)
+    assert 0 == budget.used
+    reservation.release()
 
     assert 0 == budget.used
 
