@@ -65,6 +65,8 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         """Bytes that may be in use."""
+        self.used = 0
+        """Bytes in use."""
         self.peak = 0
         """The most bytes that were ever in use."""
         self.readers = 0
@@ -84,11 +86,6 @@ class Budget:
         self._idle_decoders = 0
         self._idle_reply_bytes = 0
         """The replies in memory when the last decoder became idle: theirs, and maybe others."""
-
-    @property
-    def used(self) -> int:
-        """Bytes in use."""
-        return sum(self._bytes.values())
 
     @property
     def has_waiters(self) -> bool:
@@ -301,11 +298,14 @@ class Budget:
 
     def _drop_cached(self, key: _Key) -> None:
         if key in self._cache:
-            self._bytes["cache"] -= self._cache.pop(key)[0]
+            size, _ = self._cache.pop(key)
+            self._bytes["cache"] -= size
+            self.used -= size
 
     def _use(self, use: _Use, change: int) -> None:
         """Count so many bytes more, or fewer. Cached values make room."""
         self._bytes[use] += change
+        self.used += change
         while self._cache and self.used > self.limit:
             self._drop_cached(next(iter(self._cache)))
         self.peak = max(self.peak, self.used)
