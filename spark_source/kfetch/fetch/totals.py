@@ -72,15 +72,8 @@ def read_stats(directory: Path) -> FetchStats:
     return total(FetchStats(**json.loads(path.read_text())) for path in directory.glob("*.json"))
 
 
-class DriverStatistics:
-    """Writes the file of one query's driver. Without a directory it writes nothing."""
-
-    def __init__(self, directory: str, query: str) -> None:
-        self._directory = Path(directory) / "driver" if directory else None
-        self._query = query
-
-    def write(self, watch: FetchStats, losses: Mapping[str, int]) -> None:
-        """Replace the file. A full disk must not fail a query: it is logged."""
-        if self._directory is not None:
-            document = {"losses": dict(losses), "watch": asdict(watch)}
-            write(self._directory, self._query, document)
+def write_driver_stats(
+    directory: str, query: str, watch: FetchStats, losses: Mapping[str, int]
+) -> None:
+    """Replace the document of a query's driver: the cost of its watch, and its data losses."""
+    write(Path(directory) / "driver", query, {"losses": dict(losses), "watch": asdict(watch)})
