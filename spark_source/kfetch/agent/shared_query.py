@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class SharedQuery:
     """The brokers of one query on this executor. Each has a thread of its own, but not ``inline``.
 
-    One lock guards the brokers, their costs and the readers, which a status shows together.
+    One lock guards the brokers and the readers, which a status shows together.
     """
 
     def __init__(self, name: str, options: SourceOptions, budget: Budget) -> None:

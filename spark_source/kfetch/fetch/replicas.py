@@ -106,7 +106,7 @@ class ReadReplicas:
             log.debug("%s: %s names %s", progress.tp, progress.leader, follower)
             # Asked, it may answer a question that is older than a choice for itself. Unasked, it
             # would send no records.
-            self._choose(progress, follower, lambda now: not (now.follower or move.forced))
+            self._choose(progress, follower, lambda last: not (last.follower or move.forced))
         return None
 
     def kept(self, progress: RangeProgress) -> None:
@@ -118,7 +118,7 @@ class ReadReplicas:
         former = progress.follower
         if former is not None:
             # The leader may have named another follower since.
-            self._choose(progress, None, lambda now: now.follower not in (None, former))
+            self._choose(progress, None, lambda last: last.follower not in (None, former))
 
     def leave(self, arrival: PartitionFailed | BrokerFailed) -> KfetchError | None:
         """Note an error at a follower. Returns it if the follower can't be asked at all."""
@@ -139,7 +139,7 @@ class ReadReplicas:
         self,
         progress: RangeProgress,
         follower: Broker | None,
-        stays: Callable[[ReplicaChoice], bool] = lambda now: False,
+        stays: Callable[[ReplicaChoice], bool] = lambda last: False,
     ) -> ReplicaChoice:
         """Choose a follower, or the leader, for a period. Returns that choice.
 
