@@ -41,7 +41,7 @@ def strangers(cluster: Cluster, topic: str) -> Iterator[threading.Event]:
         first = opened(cluster, topic, stack)
 
         # The cache is full: the broker refuses the next session.
-        assert sum(one.stats().sessions_refused for one in first) > 0
+        assert sum(one.totals.stats().sessions_refused for one in first) > 0
         with ThreadPoolExecutor(1) as pool:
             churning = pool.submit(churn, cluster, topic, stack.pop_all(), go, over)
             try:
