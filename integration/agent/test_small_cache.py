@@ -15,7 +15,7 @@ from integration.agent.reader import Reader
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer
 from kfetch.fetch.fetcher import Fetcher
-from kfetch.fetch.stats_file import read_stats
+from kfetch.fetch.totals import read_stats
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
 from kfetch.spark.options import parse
@@ -41,7 +41,7 @@ def strangers(cluster: Cluster, topic: str) -> Iterator[threading.Event]:
         first = opened(cluster, topic, stack)
 
         # The cache is full: the broker refuses the next session.
-        assert sum(one.stats().sessions_refused for one in first) > 0
+        assert sum(one.totals.stats().sessions_refused for one in first) > 0
         with ThreadPoolExecutor(1) as pool:
             churning = pool.submit(churn, cluster, topic, stack.pop_all(), go, over)
             try:

@@ -26,7 +26,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from integration.agent.reader import Reader
 from integration.records import producer
 from kfetch.fetch.stats import FetchStats
-from kfetch.fetch.stats_file import read_stats
+from kfetch.fetch.totals import read_stats
 from kfetch_jobs.kafka import Cluster
 
 MOVED = (10, 100, 200, 1000)

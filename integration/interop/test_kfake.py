@@ -15,7 +15,7 @@ from integration.interop.test_mock_cluster import read, sizes
 from integration.secured.certificates import Authority
 from integration.streams import drain, kfetch, running, wait_until
 from kfetch.errors import RecordsExpired, TopicRecreated
-from kfetch.fetch.stats_file import read_stats
+from kfetch.fetch.totals import read_stats
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from integration.agent.reader import Reader
 from integration.interop.servers import Place, Server, mock_cluster, produce
 from integration.streams import drain, kfetch, running, wait_until
-from kfetch.fetch.stats_file import read_stats
+from kfetch.fetch.totals import read_stats
 
 pytestmark = pytest.mark.integration
 

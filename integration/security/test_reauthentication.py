@@ -12,7 +12,7 @@ from integration.conftest import TopicFactory
 from integration.records import write
 from integration.secured import SecuredCluster
 from integration.security.access import REAUTHENTICATION_MS, VALUES, options
-from kfetch.fetch.stats_file import read_stats
+from kfetch.fetch.totals import read_stats
 
 pytestmark = pytest.mark.integration
 _LOGINS = 2

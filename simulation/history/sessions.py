@@ -70,16 +70,17 @@ def _closes(plan: Any) -> bool:
 
 def _forgotten(fetcher: Fetcher, wanted: _Positions) -> str:
     """Returns which of its caller's positions a client neither holds nor has still to send."""
-    held: _Positions = {**fetcher._session_positions(), **fetcher._pending_positions}
+    held: _Positions = {**fetcher._session.partitions, **fetcher._pending_positions}
     differs = {tp for tp in {*held, *wanted} if held.get(tp) != wanted.get(tp)}
     return f"{fetcher!r} forgets {sorted(differs)}" if differs else ""
 
 
 def _difference(cluster: Cluster, fetcher: Fetcher) -> str:
-    session_id, epoch = fetcher.session
+    metadata = fetcher._session.metadata
+    session_id = metadata.session_id
     broker = cluster.brokers.get(fetcher.broker.node_id)
     session = broker.sessions.find(session_id) if broker and session_id else None
-    if session is None or session.epoch != epoch or fetcher._session is None:
+    if session is None or session.epoch != metadata.epoch:
         return ""
     mine = {
         (p.topic_id if session.by_id else tp.topic, tp.partition): (

@@ -25,7 +25,7 @@ _NAMES = (
     "kfetch.agent.segments",
     "kfetch.agent.server",
     "kfetch.admin.agents",
-    "kfetch.fetch.stats_file",
+    "kfetch.fetch.totals",
     "kfetch.spark.worker",
 )
 GLOBALS: Mapping[tuple[str, str], Callable[[], Any]] = {

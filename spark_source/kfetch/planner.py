@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kfetch.errors import OptionError
-from kfetch.model import OffsetRange, TopicPartition
+from kfetch.model import OffsetRange, Split, TopicPartition
+from kfetch.options.values import PlanningOptions
 
 MAX_SPLITS = 1_000_000
 """The most tasks of a micro-batch. More are a mistake in the options."""
@@ -69,21 +70,18 @@ def _share(size: int, total: int, limit: int) -> int:
 
 
 def plan_splits(
-    ranges: Iterable[OffsetRange],
-    rows_per_split: int,
-    *,
-    min_partitions: int | None = None,
-    max_records: int | None = None,
-) -> list[tuple[OffsetRange, ...]]:
-    """Returns the ranges of each task of a micro-batch, the longest split first.
+    query: str, ranges: Iterable[OffsetRange], planning: PlanningOptions
+) -> list[Split]:
+    """Returns the tasks of a micro-batch or of a batch read, the longest split first.
 
     ``cut`` gives the connector's ranges, which are one task each there. Packing then saves tasks. A
     packed split has up to ``rows_per_split`` offsets and never more than ``max_records``. There are
     at least ``min_partitions`` splits if ``cut`` gives as many ranges.
     """
-    pieces = cut(ranges, min_partitions=min_partitions, max_records=max_records)
-    split_size = rows_per_split if max_records is None else min(rows_per_split, max_records)
-    return pack(pieces, split_size, min_partitions or 1)
+    least, most = planning.min_partitions, planning.max_records
+    pieces = cut(ranges, min_partitions=least, max_records=most)
+    rows = planning.rows_per_split if most is None else min(planning.rows_per_split, most)
+    return [Split(query=query, ranges=packed) for packed in pack(pieces, rows, least or 1)]
 
 
 def cut(

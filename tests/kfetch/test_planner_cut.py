@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kfetch.errors import OptionError
 from kfetch.model import OffsetRange
+from kfetch.options.values import PlanningOptions
 from kfetch.planner import MAX_SPLITS, cut, pack, plan_splits
 from tests.kfetch.planner_ranges import offset_range, ranges
 
@@ -140,12 +141,18 @@ def joined_up(left: OffsetRange, right: OffsetRange) -> OffsetRange:
     )
 
 
+def split(items: list[OffsetRange], rows: int, **limits: int) -> list[tuple[OffsetRange, ...]]:
+    """The ranges of each task."""
+    planning = PlanningOptions(rows_per_split=rows, **limits)
+    return [one.ranges for one in plan_splits("q", items, planning)]
+
+
 @given(ranges, st.integers(1, 10**5))
 def test_no_task_reads_more_than_it_may(items: list[OffsetRange], max_records: int) -> None:
     """``maxRecordsPerPartition`` bounds every task, packed ones too."""
     max_records = max(max_records, sum(item.size for item in items) // 1000)
-    for split in plan_splits(items, 10**9, max_records=max_records):
-        assert sum(item.size for item in split) <= max_records
+    for one in split(items, 10**9, max_records=max_records):
+        assert sum(item.size for item in one) <= max_records
 
 
 @given(ranges, st.integers(1, 40), st.sampled_from([0, 50, 10**9]))
@@ -155,7 +162,7 @@ def test_packing_keeps_min_partitions(
     """Packing makes at least ``minPartitions`` tasks, if the connector has as many ranges. Without
     packing, the tasks are the connector's ranges."""
     pieces = cut(items, min_partitions=min_partitions)
-    splits = plan_splits(items, rows, min_partitions=min_partitions)
+    splits = split(items, rows, min_partitions=min_partitions)
 
     assert min(min_partitions, len(pieces)) <= len(splits) <= len(pieces)
     assert sorted(map(str, pieces)) == sorted(str(item) for split in splits for item in split)
@@ -168,15 +175,15 @@ def test_pieces_of_a_partition_have_tasks_of_their_own(
     items: list[OffsetRange], min_partitions: int, max_records: int
 ) -> None:
     """No task reads two pieces of one partition: a fetch session has one position for it."""
-    for split in plan_splits(items, 10**9, min_partitions=min_partitions, max_records=max_records):
-        assert len(split) == len({item.tp for item in split})
+    for one in split(items, 10**9, min_partitions=min_partitions, max_records=max_records):
+        assert len(one) == len({item.tp for item in one})
 
 
 def test_trickles_are_spread_over_the_least() -> None:
     """1,000 small partitions and minPartitions=8 are 8 tasks of the same size."""
     items = [offset_range("t", p, 0, 20, 1 + p % 3) for p in range(1000)]
 
-    assert [125] * 8 == [len(split) for split in plan_splits(items, 100_000, min_partitions=8)]
+    assert [125] * 8 == [len(one) for one in split(items, 100_000, min_partitions=8)]
 
 
 def test_a_huge_partition_counts_as_one_of_the_least() -> None:
@@ -191,8 +198,8 @@ def test_pieces_count_among_the_least() -> None:
     items = [offset_range("t", 0, 0, 400), *(offset_range("t", p, 0, 10) for p in range(1, 10))]
 
     assert [100, 100, 100, 100, 90] == [
-        sum(item.size for item in split)
-        for split in plan_splits(items, 100_000, min_partitions=5, max_records=100)
+        sum(item.size for item in one)
+        for one in split(items, 100_000, min_partitions=5, max_records=100)
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kfetch.fetch.stats import FetchStats
-from kfetch.fetch.stats_file import read_stats
+from kfetch.fetch.totals import read_stats
 
 __all__ = ["totals"]
 

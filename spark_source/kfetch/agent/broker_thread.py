@@ -16,8 +16,8 @@ from contextlib import ExitStack
 
 from kfetch.agent.budget import Budget
 from kfetch.agent.shared_broker import SharedBroker
-from kfetch.fetch import events
-from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.replicas import ReadReplicas
+from kfetch.fetch.totals import Totals
 from kfetch.model import Broker
 from kfetch.options import SourceOptions
 
@@ -37,11 +37,11 @@ class BrokerThread(SharedBroker):
         broker: Broker,
         options: SourceOptions,
         budget: Budget,
-        on_event: events.EventHandler,
+        totals: Totals,
         replicas: ReadReplicas,
         on_end: Callable[[SharedBroker], None],
     ) -> None:
-        super().__init__(broker, options, budget, on_event, replicas)
+        super().__init__(broker, options, budget, totals, replicas)
         self._on_end = on_end
         self._commands: deque[Callable[[], object]] = deque()
         self._command_came = threading.Condition()

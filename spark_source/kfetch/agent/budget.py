@@ -1,26 +1,27 @@
 """The agent's memory: raw replies, decoded batches and cached records, under one limit.
 
-A request reserves the memory that its reply may need. While the budget is full no request leaves,
-and the session stays as it is. If no reply is in memory, one request may leave whatever its size.
-Workers return segments only when they get records. So a request that waited for segments could wait
-for itself. Cached records (``cache``) are dropped, the oldest first, when a reservation needs room.
-An eighth of the limit is for decoders: no request takes it, unless no reply is in memory.
+A request reserves the memory that its reply may need. A decoder reserves the bytes that it unpacks
+and the rows that it writes. Both wait in one queue, under one rule (``_may_go_on``): the first of
+its kind goes on if its bytes fit, or if nobody of its kind goes on now. Without the latter all
+could wait for each other: workers return segments only when they get records, and decoders keep
+what they have while they wait.
 
-A decoder reserves the bytes that it unpacks and the rows that it writes. If they don't fit, it
-waits. If no other decoder runs, the first in the queue goes on whatever its size. It decodes one
-part of a reply, which takes a fair share of the budget, or one record batch that takes more. The
-latter goes on only if no other reader has such a batch in memory. Until then it delays nobody.
+Decoders come first, and those among them that have memory: an end of their work frees the most. An
+eighth of the limit is for decoders: no request takes it, unless no reply is in memory. A decoder
+works on one part of a reply, which takes a fair share of the budget, or on one record batch that
+takes more. The latter waits while another reader has such a batch in a segment, and delays nobody.
+Cached records (``cache``) are dropped, the oldest first, when others need the room.
 """
 
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
+from typing import Literal, NamedTuple, get_args
 
 _BATCH_BYTES = 4 << 20
 """Raw bytes that become one Arrow batch. Measured with the drain benchmark; see docs/decisions."""
@@ -42,70 +43,60 @@ _FREE_PAGES_PART = 4
 
 _Key = tuple[Hashable, Hashable]
 """(owner, name) of a cached value."""
+_Use = Literal["replies", "segments", "decoders", "cache"]
+
+
+class _Wanted(NamedTuple):
+    """What a request or a decoder waits for."""
+
+    size: int
+    total: int = 0
+    """The bytes that a decoder then has, those from before included; 0 for a request."""
+    decodes: bool = False
 
 
 class Budget:
     """Bytes in use below a limit: replies, segments and cached values. Any thread may use it.
 
-    One lock guards all of its numbers, and each rule of admission reads most of them. So they stand
+    One lock guards all of its numbers, and the rule of admission reads most of them. So they stand
     in one class.
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._reply_bytes = 0
-        self._segment_bytes = 0
+        self.limit = limit
+        """Bytes that may be in use."""
+        self.used = 0
+        """Bytes in use."""
+        self.peak = 0
+        """The most bytes that were ever in use."""
+        self.readers = 0
+        """How many readers share the memory."""
+        self._bytes: dict[_Use, int] = dict.fromkeys(get_args(_Use), 0)
+        self._segments: list[int] = []
+        """The sizes of what ``charge`` has reserved."""
         self._cache: OrderedDict[_Key, tuple[int, object]] = OrderedDict()
-        self._cache_bytes = 0
-        self._peak = 0
-        self._readers = 0
-        # Waiting requests, in order of arrival: small ones must not overtake a large one for ever.
-        self._queue: dict[object, None] = {}
         self._changed = threading.Condition()
+        self._queue: dict[object, _Wanted] = {}
+        """Waiting requests and decoders, in order of arrival."""
         # More decoders than processors would not be faster, and more than a part of the limit can
         # hold would wait for memory.
         by_memory = max(_DECODERS_MIN, limit // (_PARTS_PER_READER * _BATCH_BYTES))
         self._decoders_max = min(_processors(), by_memory)
         self._decoders_running = 0
-        self._decoder_bytes = 0
         self._idle_decoders = 0
         self._idle_reply_bytes = 0
         """The replies in memory when the last decoder became idle: theirs, and maybe others."""
-        self._decoder_queue: dict[object, tuple[int, int]] = {}
-        """Waiting decoders in order of arrival: the bytes that each waits for, and its total."""
-        self._segments: dict[object, int] = {}
-        """The bytes of each reservation that ``charge`` has made."""
-
-    @property
-    def used(self) -> int:
-        """Bytes in use."""
-        return self._reply_bytes + self._segment_bytes + self._decoder_bytes + self._cache_bytes
-
-    @property
-    def peak(self) -> int:
-        """The most bytes that were ever in use."""
-        return self._peak
-
-    @property
-    def limit(self) -> int:
-        """Bytes that may be in use."""
-        return self._limit
 
     @property
     def has_waiters(self) -> bool:
         """Whether any request or decoder waits for memory."""
         with self._changed:
-            return bool(self._queue) or any(size for size, _ in self._decoder_queue.values())
+            return any(one.size or not one.decodes for one in self._queue.values())
 
     @property
     def needs_free_pages(self) -> bool:
         """Whether allocators are to return what they keep: it counts for nobody, and adds up."""
-        return self.has_waiters or self.used > self._limit // _FREE_PAGES_PART
-
-    @property
-    def readers(self) -> int:
-        """How many readers share the memory."""
-        return self._readers
+        return self.has_waiters or self.used > self.limit // _FREE_PAGES_PART
 
     @property
     def batch_bytes(self) -> int:
@@ -119,13 +110,35 @@ class Budget:
 
     def _fair_share(self, most: int) -> int:
         with self._changed:
-            share = self._limit // (_PARTS_PER_READER * max(1, self._readers))
+            share = self.limit // (_PARTS_PER_READER * max(1, self.readers))
         return max(_BATCH_BYTES_MIN, min(most, share))
 
     @property
     def reply_bytes_max(self) -> int:
         """Bytes that one reply should bring at most."""
-        return max(_BATCH_BYTES_MIN, self._limit // _REPLY_PART)
+        return max(_BATCH_BYTES_MIN, self.limit // _REPLY_PART)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """A context to read in: the readers share the memory."""
+        with self._changed:
+            self.readers += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self.readers -= 1
+
+    def has_room(self, size: int) -> bool:
+        """Whether ``size`` bytes are free, or would be without cached values."""
+        with self._changed:
+            return self.used - self._bytes["cache"] + size <= self.limit
+
+    def raise_limit(self, limit: int) -> None:
+        """Raise the limit to ``limit`` bytes, if it is lower: the largest of all queries counts."""
+        with self._changed:
+            self.limit = max(self.limit, limit)
+            self._changed.notify_all()
 
     def run_decoder(self, decoder: object, size: int, total: int, timeout_s: float) -> bool:
         """Let a decoder run with ``size`` more bytes, ``total`` in all, as soon as it may.
@@ -134,14 +147,11 @@ class Budget:
         place in the queue until it calls ``stop_decoder``.
         """
         with self._changed:
-            self._decoder_queue[decoder] = size, total
-            may_run = self._changed.wait_for(lambda: self._may_run(decoder, size), timeout_s)
-            if may_run:
-                del self._decoder_queue[decoder]
+            runs = self._wait(decoder, _Wanted(size, total, decodes=True), timeout_s)
+            if runs:
                 self._decoders_running += 1
-                self._add_decoder_bytes(size)
-                self._changed.notify_all()  # the next one in the queue may run, too
-            return may_run
+                self._use("decoders", size)
+            return runs
 
     def grow_decoder(self, size: int, total: int) -> bool:
         """Give a running decoder ``size`` more bytes, ``total`` in all, if they are free.
@@ -149,17 +159,15 @@ class Budget:
         Returns whether they are. A decoder without memory does not overtake those that wait.
         """
         with self._changed:
-            fits = self._fits(size) and (total > size or not self._decoder_waits)
+            fits = self.has_room(size) and (total > size or not self._decoder_waits)
             if fits:
-                self._make_room(size)
-                self._add_decoder_bytes(size)
+                self._use("decoders", size)
             return fits
 
     def shrink_decoder(self, size: int) -> None:
         """Take ``size`` bytes back from a running decoder."""
         with self._changed:
-            self._decoder_bytes -= size
-            self._changed.notify_all()
+            self._use("decoders", -size)
 
     def pause_decoder(self) -> None:
         """Count a running decoder, which keeps its memory, as waiting."""
@@ -173,87 +181,24 @@ class Budget:
 
         Meanwhile one request more may leave: the replies of idle decoders count as none.
         """
-        self._count_idle(1)
+        with self._changed:
+            self.pause_decoder()
+            self._idle_decoders += 1
+            self._idle_reply_bytes = self._bytes["replies"]
         try:
             yield
         finally:
-            self._count_idle(-1)
-
-    def _count_idle(self, change: int) -> None:
-        with self._changed:
-            self._decoders_running -= max(0, change)
-            self._idle_decoders += change
-            if change > 0 or not self._idle_decoders:
-                self._idle_reply_bytes = self._reply_bytes if self._idle_decoders else 0
-            self._changed.notify_all()
+            with self._changed:
+                self._idle_decoders -= 1
+                self._idle_reply_bytes *= self._idle_decoders > 0
+                self._changed.notify_all()
 
     def stop_decoder(self, decoder: object, size: int) -> None:
         """End a decoder, which may wait or run, and take back all of its ``size`` bytes."""
         with self._changed:
-            if self._decoder_queue.pop(decoder, None) is None:
+            if self._queue.pop(decoder, None) is None:
                 self._decoders_running -= 1
-            self._decoder_bytes -= size
-            self._changed.notify_all()
-
-    @property
-    def _decoder_waits(self) -> bool:
-        """Whether a decoder waits that may have the next free memory."""
-        waiting = self._decoder_queue.values()
-        return any(size and not self._must_wait(size, total) for size, total in waiting)
-
-    def _add_decoder_bytes(self, size: int) -> None:
-        self._decoder_bytes += size
-        self._peak = max(self._peak, self.used)
-
-    def _may_run(self, decoder: object, size: int) -> bool:
-        if self._decoders_running >= self._decoders_max:
-            return False
-        if self._next_decoder() is not decoder:
-            return False
-        fits = not size or self._fits(size) or not self._decoders_running
-        if fits:
-            self._make_room(size)
-        return fits
-
-    def _next_decoder(self) -> object:
-        """Returns the first in the queue. Decoders that have memory come before the others."""
-        candidates = [d for d, sizes in self._decoder_queue.items() if not self._must_wait(*sizes)]
-        with_memory = (d for d in candidates if operator.lt(*self._decoder_queue[d]))
-        return next(with_memory, next(iter(candidates), None))
-
-    def _must_wait(self, size: int, total: int) -> bool:
-        """Whether a decoder needs so much that it waits until no other reader has as much."""
-        large = max(self._limit // _PARTS_PER_READER, 2 * _BATCH_BYTES)
-        if total <= 2 * large or self._fits(size):
-            return False
-        return any(size > large for size in self._segments.values())
-
-    def _fits(self, size: int) -> bool:
-        return self.used - self._cache_bytes + size <= self._limit
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """A context to read in: the readers share the memory."""
-        self._count_readers(1)
-        try:
-            yield
-        finally:
-            self._count_readers(-1)
-
-    def _count_readers(self, change: int) -> None:
-        with self._changed:
-            self._readers += change
-
-    def has_room(self, size: int) -> bool:
-        """Whether ``size`` bytes are free, or would be without cached values."""
-        with self._changed:
-            return self._fits(size)
-
-    def raise_limit(self, limit: int) -> None:
-        """Raise the limit to ``limit`` bytes, if it is lower: the largest of all queries counts."""
-        with self._changed:
-            self._limit = max(self._limit, limit)
-            self._changed.notify_all()
+            self._use("decoders", -size)
 
     def reserve(self, size: int, timeout_s: float, waiter: object = None) -> Reservation | None:
         """Reserve ``size`` bytes for a reply, as soon as they are free or no reply is in memory.
@@ -263,35 +208,74 @@ class Budget:
         """
         place = object() if waiter is None else waiter
         with self._changed:
-            self._queue.setdefault(place)
-            fits = self._changed.wait_for(lambda: self._may_reserve(place, size), timeout_s)
-            if fits or waiter is None:
-                self._leave_queue(place)
-            return self._reserve_reply(size) if fits else None
+            if self._wait(place, _Wanted(size), timeout_s):
+                return self._reserve_reply(size)
+            if waiter is None:
+                self.leave_queue(place)
+            return None
 
     def leave_queue(self, waiter: object) -> None:
         """Stop waiting for memory, so that the next one in the queue can have it."""
         with self._changed:
-            self._leave_queue(waiter)
+            if self._queue.pop(waiter, None):
+                self._changed.notify_all()
+
+    def _wait(self, place: object, wanted: _Wanted, timeout_s: float) -> bool:
+        """Wait for a turn, ``timeout_s`` seconds at most. Returns whether it came.
+
+        If not, the place in the queue stays.
+        """
+        self._queue[place] = wanted
+        goes_on = self._changed.wait_for(lambda: self._may_go_on(place), timeout_s)
+        if goes_on:
+            self.leave_queue(place)
+        return goes_on
+
+    def _may_go_on(self, place: object) -> bool:
+        """The rule of admission."""
+        wanted = self._queue[place]
+        if place is not self._first(decodes=wanted.decodes):
+            return False
+        if wanted.decodes:
+            fits = not wanted.size or self.has_room(wanted.size) or not self._decoders_running
+            return fits and self._decoders_running < self._decoders_max
+        kept = max(0, self.limit // _DECODER_PART - self._bytes["decoders"])
+        fits = self.has_room(kept + wanted.size) and not self._decoder_waits
+        return fits or self._bytes["replies"] <= self._idle_reply_bytes
+
+    def _first(self, *, decodes: bool) -> object:
+        """Returns the first in the queue. Decoders that have memory come before the others."""
+        of_kind = (place for place, one in self._queue.items() if one.decodes is decodes)
+        places = [place for place in of_kind if not self._must_wait(self._queue[place])]
+        with_memory = (one for one in places if self._queue[one].total > self._queue[one].size)
+        return next(with_memory, next(iter(places), None))
+
+    @property
+    def _decoder_waits(self) -> bool:
+        """Whether a decoder waits that may have the next free memory."""
+        decoders = (one for one in self._queue.values() if one.decodes and one.size)
+        return any(not self._must_wait(one) for one in decoders)
+
+    def _must_wait(self, wanted: _Wanted) -> bool:
+        """Whether a decoder needs so much that it waits until no other reader has as much."""
+        large = max(self.limit // _PARTS_PER_READER, 2 * _BATCH_BYTES)
+        if wanted.total <= 2 * large or self.has_room(wanted.size):
+            return False
+        return any(size > large for size in self._segments)
 
     def charge(self, size: int) -> Reservation:
         """Reserve ``size`` bytes for a segment at once: a reader's first segment must not wait."""
         with self._changed:
-            self._segment_bytes += size
-            key = object()
-            self._segments[key] = size
-            self._make_room(0)
-            self._peak = max(self._peak, self.used)
-        return Reservation(partial(self._return_segment_bytes, key), size)
+            self._segments.append(size)
+            self._use("segments", size)
+        return Reservation(self._return_segment, size)
 
     def cache(self, key: _Key, size: int, value: object) -> None:
         """Cache a value of ``size`` bytes until ``take_cached``, or until others need the room."""
         with self._changed:
             self._drop_cached(key)
             self._cache[key] = size, value
-            self._cache_bytes += size
-            self._make_room(0)
-            self._peak = max(self._peak, self.used)
+            self._use("cache", size)
 
     def take_cached(self, key: _Key) -> tuple[object, Reservation] | None:
         """Remove a value from the cache; None if it is not there.
@@ -314,43 +298,32 @@ class Budget:
 
     def _drop_cached(self, key: _Key) -> None:
         if key in self._cache:
-            self._cache_bytes -= self._cache.pop(key)[0]
+            size, _ = self._cache.pop(key)
+            self._bytes["cache"] -= size
+            self.used -= size
 
-    def _make_room(self, size: int) -> None:
-        while self._cache and self.used + size > self._limit:
+    def _use(self, use: _Use, change: int) -> None:
+        """Count so many bytes more, or fewer. Cached values make room."""
+        self._bytes[use] += change
+        self.used += change
+        while self._cache and self.used > self.limit:
             self._drop_cached(next(iter(self._cache)))
-
-    def _may_reserve(self, place: object, size: int) -> bool:
-        if next(iter(self._queue)) is not place:
-            return False
-        self._make_room(size)
-        if self._reply_bytes <= self._idle_reply_bytes:
-            return True
-        kept = max(0, self._limit // _DECODER_PART - self._decoder_bytes)
-        return not self._decoder_waits and self._fits(kept + size)
-
-    def _leave_queue(self, place: object) -> None:
-        if place in self._queue:
-            del self._queue[place]
+        self.peak = max(self.peak, self.used)
+        if change <= 0:
             self._changed.notify_all()
 
     def _reserve_reply(self, size: int) -> Reservation:
-        self._reply_bytes += size
-        self._peak = max(self._peak, self.used)
-        return Reservation(self._return_reply_bytes, size)
+        self._use("replies", size)
+        return Reservation(self._return_reply, size)
 
-    def _return_reply_bytes(self, size: int) -> None:
+    def _return_reply(self, size: int) -> None:
         with self._changed:
-            self._reply_bytes -= size
-            self._changed.notify_all()
+            self._use("replies", -size)
 
-    def _return_segment_bytes(self, key: object, size: int) -> None:
+    def _return_segment(self, size: int) -> None:
         with self._changed:
-            self._segment_bytes -= size
-            self._segments[key] -= size
-            if not self._segments[key]:
-                del self._segments[key]
-            self._changed.notify_all()
+            self._segments.remove(size)
+            self._use("segments", -size)
 
 
 def _processors() -> int:
@@ -359,44 +332,36 @@ def _processors() -> int:
 
 
 class Reservation:
-    """Bytes of a budget, returned once: by the last of as many releases as ``share`` says."""
+    """Bytes of a budget, which are returned once."""
 
     def __init__(self, return_bytes: Callable[[int], None], size: int) -> None:
         self._return_bytes = return_bytes
         self._size = size
-        self._releases_left = 1
+        self._holders: set[int] = set()
         self._lock = threading.Lock()
 
-    def resize(self, size: int) -> None:
-        """Change the size to ``size`` bytes, because the memory needs fewer or more."""
-        self._return_bytes(self._size - size)
-        self._size = size
-
-    def share(self, count: int) -> None:
-        """Give the memory back after ``count`` releases; with 0, at once."""
-        with self._lock:
-            self._releases_left = count
-        if count == 0:
-            self._return_all()
-
     def release(self) -> None:
-        """Count one release, and return the memory if it is the last one."""
+        """Return the bytes. Further calls do nothing."""
         with self._lock:
-            self._releases_left -= 1
-            last = self._releases_left == 0
-        if last:
-            self._return_all()
+            size, self._size = self._size, 0
+        if size:
+            self._return_bytes(size)
 
-    def single_release(self) -> Callable[[], None]:
-        """Returns a function that releases once, however often it is called."""
-        unreleased = [self]
+    def share(self, size: int, count: int) -> list[Callable[[], None]]:
+        """Change the size to ``size`` bytes, and return a release for each of ``count`` holders.
 
-        def release() -> None:
-            if unreleased:
-                unreleased.pop().release()
+        The bytes return with the last holder's release; without a holder, at once. Further calls of
+        one release do nothing.
+        """
+        self._return_bytes(self._size - size)
+        self._size, self._holders = size, {*range(count)}
+        if not count:
+            self.release()
+        return [partial(self._release_holder, number) for number in range(count)]
 
-        return release
-
-    def _return_all(self) -> None:
-        self._return_bytes(self._size)
-        self._size = 0
+    def _release_holder(self, number: int) -> None:
+        with self._lock:
+            self._holders.discard(number)
+            is_last = not self._holders
+        if is_last:
+            self.release()

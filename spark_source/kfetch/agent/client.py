@@ -110,6 +110,10 @@ def _stream_id() -> str:
 
 
 def received_batches(channel: Channel, remaining: list[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    """Yields the batches that an agent sends, and cuts from ``remaining`` what they hold.
+
+    Raises ChannelClosed and ChannelTimeout if the agent is lost, AgentError, and the read's error.
+    """
     segments: dict[int, pa.Buffer] = {}
     while True:
         message, descriptors = channel.receive()

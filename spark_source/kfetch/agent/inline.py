@@ -92,9 +92,7 @@ class InlineQuery(SharedQuery):
 
     def _start(self, broker: Broker) -> InlineBroker:
         buffer = self._buffers[broker] = ReplyBuffer()
-        return InlineBroker(
-            broker, self.options, self._budget, self.count_event, self.replicas, buffer
-        )
+        return InlineBroker(broker, self.options, self._budget, self.totals, self.replicas, buffer)
 
     def _fetch(self, deadline: float) -> float:
         """Send what can be sent, and receive one broker's reply, the brokers in turn.

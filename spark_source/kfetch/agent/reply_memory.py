@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kfetch.agent.budget import Budget, Reservation
 from kfetch.fetch.arrivals import Arrival, RecordsArrived
+from kfetch.fetch.totals import Totals
 from kfetch.wire.frames import Allocate
+
+log = logging.getLogger(__name__)
 
 # How long a request waits for memory before its broker runs what tasks have asked for meanwhile.
 _WAIT_S = 0.2
 
 
 class ReplyMemory:
-    """The memory of a broker's next reply. ``on_wait`` gets the seconds that a request waited."""
+    """The memory of a broker's next reply. ``totals`` has the time that requests wait for it."""
 
-    def __init__(
-        self, budget: Budget, allocate: Allocate, on_wait: Callable[[float], None]
-    ) -> None:
+    def __init__(self, budget: Budget, allocate: Allocate, totals: Totals) -> None:
         self._budget = budget
         self._allocate = allocate
-        self._on_wait = on_wait
+        self._totals = totals
         self._reservation: Reservation | None = None
         self._waiting_since: float | None = None
         self._came_at = 0.0
@@ -38,7 +40,8 @@ class ReplyMemory:
         elif self._waiting_since is not None:
             waited_s, self._waiting_since = now - self._waiting_since, None
             self._came_at = now
-            self._on_wait(waited_s)
+            self._totals.add(starved_s=waited_s)
+            log.debug("waited %.2f s for memory", waited_s)
         return self._reservation is not None
 
     def stop_waiting(self) -> None:
@@ -65,10 +68,9 @@ class ReplyMemory:
         if reservation is None:
             return list(arrivals)
         holders = sum(isinstance(arrival, RecordsArrived) for arrival in arrivals)
-        reservation.resize(self._reply_bytes if holders else 0)
-        reservation.share(holders)
+        releases = iter(reservation.share(self._reply_bytes, holders))
         return [
-            replace(a, release=reservation.single_release()) if isinstance(a, RecordsArrived) else a
+            replace(a, release=next(releases)) if isinstance(a, RecordsArrived) else a
             for a in arrivals
         ]
 

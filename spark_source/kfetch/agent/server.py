@@ -222,15 +222,9 @@ class Server:
 
     def _send_batches(self, request: ReadRequest, segments: SegmentPool) -> None:
         """Send every batch. The last reader returns the memory that the allocators have kept."""
-        try:
-            self._send_deliveries(request, segments)
-        finally:
-            if not self._queries.budget.readers:
-                return_freed_memory(is_idle=True)
-
-    def _send_deliveries(self, request: ReadRequest, segments: SegmentPool) -> None:
         threading.current_thread().name = f"{request.query[:8]} task"  # for the log
         with contextlib.ExitStack() as stack:
+            stack.callback(self._return_freed_memory)
             stack.enter_context(self._queries.budget.reading())
             query = stack.enter_context(self._queries.reading(request))
             deliveries = query.deliveries(request.ranges, request.options, segments.poll_worker)
@@ -238,6 +232,10 @@ class Server:
             for delivery in deliveries:
                 segments.send(delivery)
                 del delivery  # free its batch before the next one is decoded
+
+    def _return_freed_memory(self) -> None:
+        if not self._queries.budget.readers:
+            return_freed_memory(is_idle=True)
 
     def _status(self) -> Status:
         budget = self._queries.budget

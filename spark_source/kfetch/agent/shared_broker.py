@@ -24,13 +24,13 @@ from kfetch.agent.inbox import Inbox
 from kfetch.agent.read_ahead import ReadAhead
 from kfetch.agent.reply_memory import ReplyMemory
 from kfetch.errors import AgentError, KfetchError
-from kfetch.fetch import events
 from kfetch.fetch.arrivals import Arrival, RecordsArrived, release
 from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.progress import RangeProgress
-from kfetch.fetch.read_replicas import ReadReplicas
-from kfetch.fetch.stats import FetchStats, SessionStatus
+from kfetch.fetch.replicas import ReadReplicas
+from kfetch.fetch.stats import SessionStatus
+from kfetch.fetch.totals import Totals
 from kfetch.model import Broker
 from kfetch.options import SourceOptions
 from kfetch.session.replies import PartitionReply
@@ -62,7 +62,7 @@ class SharedBroker:
         broker: Broker,
         options: SourceOptions,
         budget: Budget,
-        on_event: events.EventHandler,
+        totals: Totals,
         replicas: ReadReplicas,
         allocate: Allocate = allocate_warm,
     ) -> None:
@@ -73,13 +73,8 @@ class SharedBroker:
         self._replicas = replicas
         self._options = options
         self._budget = budget
-        self._memory = ReplyMemory(
-            budget,
-            allocate,
-            lambda seconds: on_event(events.WaitedForMemory(broker=broker, seconds=seconds)),
-        )
-        self._former_stats = FetchStats()
-        """Of BrokerReaders that a bug has ended."""
+        self._totals = totals
+        self._memory = ReplyMemory(budget, allocate, totals)
         self._read_ahead = ReadAhead(budget)
         self._reader = self._new_reader()
         self._inboxes: dict[RangeProgress, Inbox] = {}
@@ -103,10 +98,6 @@ class SharedBroker:
             return time.monotonic()
         return max(self._memory.requested_since, progress.requested_at)
 
-    def stats(self) -> FetchStats:
-        """Returns what the sessions at this broker have cost."""
-        return self._former_stats + self._reader.fetcher.stats()
-
     def status(self) -> SessionStatus:
         """Returns the state of the session."""
         return self._reader.status()
@@ -114,7 +105,7 @@ class SharedBroker:
     @property
     def in_flight(self) -> bool:
         """Whether a request waits for its reply."""
-        return self._reader.in_flight
+        return self._reader.fetcher.in_flight
 
     @property
     def active(self) -> bool:
@@ -124,14 +115,14 @@ class SharedBroker:
     @property
     def idle(self) -> bool:
         """Whether there is no range to read, and no reply to receive."""
-        return not (self._reader.in_flight or self._inboxes or self._reader.active)
+        return not (self._reader.fetcher.in_flight or self._inboxes or self._reader.active)
 
     def step(self, deadline: float) -> float:
         """Receive the reply in flight, or send the next request, by ``deadline``.
 
         Returns for how many seconds there is nothing to do, unless a task calls.
         """
-        if self._reader.in_flight:
+        if self._reader.fetcher.in_flight:
             self._receive(deadline)
         elif (pause_s := self._pause_s()) > 0:
             self._memory.stop_waiting()
@@ -165,7 +156,7 @@ class SharedBroker:
             if patience_s > 0:
                 return patience_s
             self._pause_slow_tasks()
-        return self._reader.pause_s if self._reader.active else threading.TIMEOUT_MAX
+        return self._reader.fetcher.pause_s() if self._reader.active else threading.TIMEOUT_MAX
 
     def _send(self, deadline: float) -> None:
         fetch, budget, reader = self._options.fetch, self._budget, self._reader
@@ -203,7 +194,6 @@ class SharedBroker:
         self._inboxes.clear()
         self._paused.clear()
         broken, self._reader = self._reader, self._new_reader()
-        self._former_stats += broken.fetcher.stats()
         try:
             broken.fetcher.close()
         except Exception:
@@ -211,7 +201,9 @@ class SharedBroker:
 
     def _new_reader(self) -> BrokerReader:
         fetch = self._options.fetch
-        fetcher = Fetcher(self.broker, fetch, self._options.network, self._memory.allocate)
+        fetcher = Fetcher(
+            self.broker, fetch, self._options.network, self._memory.allocate, self._totals
+        )
         return BrokerReader(
             fetcher,
             fetch.partition_max_bytes,
@@ -275,7 +267,7 @@ class SharedBroker:
             return [
                 replace(
                     self._reader.accept_records(progress, partition),
-                    release=reservation.single_release(),
+                    release=reservation.release,
                 )
                 for progress, partition, reservation in cached
             ]

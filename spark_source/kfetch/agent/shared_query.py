@@ -14,12 +14,10 @@ from kfetch.agent.channel import QueryStatus, ReadRequest
 from kfetch.agent.inbox import Inbox
 from kfetch.agent.shared_broker import SharedBroker
 from kfetch.agent.shared_metadata import SharedMetadata
-from kfetch.fetch import events
-from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.replicas import ReadReplicas
 from kfetch.fetch.split_reader import Delivery, SplitReader
-from kfetch.fetch.stats import FetchStats, total
-from kfetch.fetch.stats_file import write_stats
-from kfetch.fetch.totals import Totals
+from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.totals import Totals, write_stats
 from kfetch.model import Broker, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.wire.cluster import Cluster
@@ -30,7 +28,7 @@ log = logging.getLogger(__name__)
 class SharedQuery:
     """The brokers of one query on this executor. Each has a thread of its own, but not ``inline``.
 
-    One lock guards the brokers, their costs and the readers, which a status shows together.
+    One lock guards the brokers and the readers, which a status shows together.
     """
 
     def __init__(self, name: str, options: SourceOptions, budget: Budget) -> None:
@@ -40,19 +38,17 @@ class SharedQuery:
         """The leaders of partitions, for all tasks."""
         self.replicas = ReadReplicas.of(options)
         """The followers that partitions are read from, for all tasks."""
+        self.totals = Totals()
+        """What the sessions and the tasks have cost, those that have ended included."""
         self._budget = budget
         self._brokers: dict[Broker, SharedBroker] = {}
         self._running: list[SharedBroker] = []
         """These brokers, and those that have retired and still close their sessions."""
-        self._ended_stats = FetchStats()
-        """Of the brokers whose sessions are closed."""
         self._lock = threading.Lock()
         self._readers = 0
         self._stream = ""
         self._topics: set[str] = set()
         self._idle_since = time.monotonic()
-        self._totals = Totals()
-        """Of events that belong to the whole query and to no fetcher."""
         self._stats_lock = threading.Lock()
 
     def deliveries(
@@ -70,7 +66,7 @@ class SharedQuery:
             closing(Inbox(self.reader_of, self._budget, worker_has_closed, self._fetch)) as inbox,
         ):
             reader = SplitReader(
-                ranges, options, cluster, inbox, self.count_event, self.metadata, self.replicas
+                ranges, options, cluster, inbox, self.totals, self.metadata, self.replicas
             )
             with closing(reader.deliveries()) as deliveries:
                 yield from deliveries
@@ -91,7 +87,7 @@ class SharedQuery:
             broker,
             self.options,
             self._budget,
-            self.count_event,
+            self.totals,
             self.replicas,
             self._forget,
         )
@@ -101,10 +97,9 @@ class SharedQuery:
         return threading.TIMEOUT_MAX
 
     def _forget(self, ended: SharedBroker) -> None:
-        """Remove a broker whose session is closed, and keep what its sessions have cost."""
+        """Remove a broker whose session is closed."""
         with self._lock:
             self._running.remove(ended)
-            self._ended_stats += ended.stats()
             if self._brokers.get(ended.broker) is ended:
                 del self._brokers[ended.broker]
 
@@ -116,11 +111,6 @@ class SharedQuery:
             self._readers += 1
             self._stream = request.stream
             self._topics.update(item.tp.topic for item in request.ranges)
-
-    def count_event(self, event: events.FetchEvent) -> None:
-        """The event handler for events that belong to the whole query."""
-        self._totals.add(event)
-        events.log_event(event)
 
     def end_read(self) -> None:
         """Count a task that has ended, and write the statistics."""
@@ -139,9 +129,7 @@ class SharedQuery:
 
     def stats(self) -> FetchStats:
         """Returns what the query's sessions have cost in this agent."""
-        with self._lock:
-            running, ended = list(self._running), self._ended_stats
-        return total(broker.stats() for broker in running) + ended + self._totals.stats()
+        return self.totals.stats()
 
     def status(self) -> QueryStatus:
         """Returns the state of the query's sessions, and its totals."""

@@ -13,7 +13,7 @@ are ever asked for the same range at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kfetch.decoding import extent
@@ -27,9 +27,9 @@ from kfetch.fetch.arrivals import (
 )
 from kfetch.fetch.fetcher import AcceptedReply, Fetcher
 from kfetch.fetch.progress import RangeProgress
-from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.replicas import ReadReplicas
 from kfetch.fetch.stats import SessionStatus
-from kfetch.model import Broker, FetchPosition, TopicPartition
+from kfetch.model import FetchPosition, TopicPartition
 from kfetch.session.replies import NO_REPLICA, PartitionReply
 
 # How often the ranges are checked for choices that are over, in seconds.
@@ -52,22 +52,12 @@ class BrokerReader:
     """Whether the decoder skips damaged batches. Then the end of each batch must be certain."""
     replicas: ReadReplicas = field(default_factory=ReadReplicas)
     """Knows this process's rack, and gets the leaders' answers."""
-    _asking: set[RangeProgress] = field(default_factory=set)
-    """The first ranges whose leader is to be asked for a follower."""
-    _asked: set[RangeProgress] = field(default_factory=set)
-    """Those that the request in flight, or the last one, asks for. Empty: it has no rack."""
-    _omitted: set[RangeProgress] = field(default_factory=set)
-    """Ranges that asked in vain once, because the reply was full before their turn."""
+    _asked: Sequence[RangeProgress] = ()
+    """The ranges for which the last request asks their leader for a follower. Empty: it has no
+    rack."""
     _checked_at: float = 0.0
     _queues: dict[TopicPartition, list[RangeProgress]] = field(default_factory=dict)
     """The ranges of each partition; the first one is being read."""
-    _session_restarts: int = 0
-    """Replies in a row that only ended the session."""
-
-    @property
-    def broker(self) -> Broker:
-        """The broker that it reads from."""
-        return self.fetcher.broker
 
     @property
     def active(self) -> bool:
@@ -78,16 +68,6 @@ class BrokerReader:
     def partition_count(self) -> int:
         """How many partitions are being read."""
         return len(self._queues)
-
-    @property
-    def pause_s(self) -> float:
-        """For how many seconds no request may go to the broker."""
-        return self.fetcher.pause_s()
-
-    @property
-    def in_flight(self) -> bool:
-        """Whether a request waits for its reply."""
-        return self.fetcher.in_flight
 
     def status(self) -> SessionStatus:
         """Returns the state of the session. Any thread may call this."""
@@ -114,8 +94,6 @@ class BrokerReader:
         if at is None:
             return
         del queue[at]
-        self._asking.discard(progress)
-        self._omitted.discard(progress)
         if at == 0:
             self._start_next(progress.tp)
 
@@ -124,9 +102,10 @@ class BrokerReader:
         if not self.active:
             return []
         # A rack concerns all partitions of a request. So it travels only while some range asks.
-        asked = set(self._asking)
+        rack = self.replicas.rack
+        asked = [first for first in self._first_ranges() if rack and first.choice is None]
         try:
-            self.fetcher.send(deadline, self.replicas.rack if asked else "")
+            self.fetcher.send(deadline, rack if asked else "")
         except (ConnectionLost, WireError, AuthenticationFailed) as cause:
             return self.fail(cause)
         self._asked = asked
@@ -142,8 +121,7 @@ class BrokerReader:
         except (ConnectionLost, WireError, AuthenticationFailed) as cause:
             return self.fail(cause)
         if accepted is None:
-            return self._session_restarted()
-        self._session_restarts = 0
+            return []
         arrivals = [*self._arrivals(accepted)]
         advanced = any(isinstance(one, RecordsArrived) and one.advanced for one in arrivals)
         # The answer to a rack may hold no records, and comes at once.
@@ -183,7 +161,7 @@ class BrokerReader:
 
         A range that did not ask stays: the next request has no rack, and brings its records.
         """
-        if self._asked and progress not in self._asked:
+        if self._asked and progress.choice is not None:
             return
         self.drop(progress)
         yield RangeHandedOn(progress=progress, follower_id=follower_id, forced=not self._asked)
@@ -197,15 +175,13 @@ class BrokerReader:
         """
         if accepted.reply.throttle_ms and not accepted.partitions:
             return
-        omitted = self._asked - self._omitted if self._is_full(accepted) else set()
         for progress in self._asked:
             partition = accepted.partitions.get(progress.tp)
-            if partition is None and progress in omitted:
-                self._omitted.add(progress)
+            omitted = partition is None and self._is_full(accepted)
+            if omitted and not progress.asked_in_vain:
+                progress.asked_in_vain = True
             elif _serves(partition):
-                self._asking.discard(progress)
-                self._omitted.discard(progress)
-                progress.asks_replica = False
+                progress.asked_in_vain = False
                 self.replicas.kept(progress)
 
     def _is_full(self, accepted: AcceptedReply) -> bool:
@@ -220,13 +196,11 @@ class BrokerReader:
         self._checked_at = now
         # While other partitions fill the replies, a range may wait for its turn.
         quiet = not any(len(partition.records) for partition in accepted.partitions.values())
-        for progress in [queue[0] for queue in self._queues.values()]:
-            over = now >= progress.replica_until
+        for progress in self._first_ranges():
+            over = progress.choice is not None and now >= progress.choice.until
             idle_s = now - max(progress.requested_at, progress.advanced_at)
             if progress.follower is None:
-                if over and self.replicas.rack:
-                    progress.asks_replica = True
-                    self._asking.add(progress)
+                progress.choice = None if over else progress.choice
             elif over or (quiet and idle_s >= self.replicas.lag_s):
                 self.drop(progress)
                 yield RangeHandedOn(progress=progress, lags=not over)
@@ -249,6 +223,10 @@ class BrokerReader:
             self.on_range_done(progress, partition)
         return RecordsArrived(progress=progress, records=records, next_offset=progress.offset)
 
+    def _first_ranges(self) -> list[RangeProgress]:
+        """Returns the ranges that are being read."""
+        return [queue[0] for queue in self._queues.values()]
+
     def _start_next(self, tp: TopicPartition) -> None:
         """Start the next range of a partition, or remove the partition from the session."""
         queue = self._queues[tp]
@@ -259,17 +237,8 @@ class BrokerReader:
             self.fetcher.set_position(tp, None)
 
     def _start(self, progress: RangeProgress) -> None:
-        progress.requested_at = time.monotonic()
-        if progress.asks_replica:
-            self._asking.add(progress)
+        progress.requested_at, progress.asked_in_vain = time.monotonic(), False
         self.fetcher.set_position(progress.tp, self._position(progress))
-
-    def _session_restarted(self) -> list[Arrival]:
-        """The next request opens a new session. Twice in a row, the broker has a problem."""
-        self._session_restarts += 1
-        if self._session_restarts < 2:
-            return []
-        return self.fail(ConnectionLost(f"{self.broker} refuses every fetch: {self.fetcher!r}"))
 
     def _position(self, progress: RangeProgress) -> FetchPosition:
         return progress.position(self.partition_max_bytes)

@@ -15,12 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kfetch.errors import AuthenticationFailed, ConnectionLost, WireError
-from kfetch.fetch import events
-from kfetch.fetch.stats import FetchStats, SessionStatus
+from kfetch.fetch.stats import SessionStatus
 from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
-from kfetch.session.metadata import INVALID_SESSION_ID
 from kfetch.session.plan import FetchPlan, Outcome
 from kfetch.session.replies import FetchReply, PartitionReply
 from kfetch.session.session import FetchSession
@@ -35,7 +33,15 @@ log = logging.getLogger(__name__)
 _REPLY_GRACE_S = 5.0
 # How long close() waits for the broker. Later the broker drops the session by itself.
 _CLOSE_TIMEOUT_S = 1.0
+_REFUSALS_MAX = 2
 _SESSION_GOES_ON = (SessionEvent.CONTINUED, SessionEvent.SESSIONLESS)
+_SESSION_COUNTS = {
+    SessionEvent.OPENED: "sessions_opened",
+    SessionEvent.LOST: "sessions_lost",
+    SessionEvent.REFUSED: "sessions_refused",
+    SessionEvent.CLOSED: "sessions_closed",
+}
+"""The fields of FetchStats that these events raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,34 +67,29 @@ class Fetcher:
         fetch_: FetchOptions,
         network: NetworkOptions,
         allocate: Allocate | None = None,
-        on_event: events.EventHandler = events.log_event,
+        totals: Totals | None = None,
     ) -> None:
+        """``totals``: where it counts what it costs; by default, for itself alone."""
         self.broker = broker
         self.reply_bytes_max = fetch_.max_bytes
         """Limit for the next reply, in bytes. Its first record batch comes whatever its size."""
         self._fetch = fetch_
         self._network = network
         self._connection: Connection | None = None
-        self._session: FetchSession | None = None
         self._topic_ids = False
+        self._session = FetchSession(topic_ids=False)
         self._allocate = allocate or ReplyBuffer()
         self._pending_positions: dict[TopicPartition, FetchPosition | None] = {}
         self._in_flight: FetchPlan | None = None
+        self._refusals = 0
+        """Replies in a row that only ended the session. One is routine."""
         self._sent_at = 0.0
         self._not_before = 0.0
-        self._totals = Totals()
-        self._on_event = on_event
+        self.totals = totals or Totals()
 
     def set_position(self, tp: TopicPartition, position: FetchPosition | None) -> None:
         """Fetch the partition from this position on; with None, remove it from the session."""
         self._pending_positions[tp] = position
-
-    @property
-    def session(self) -> tuple[int, int]:
-        """(id, epoch) of the session that the broker may hold; id 0 for none."""
-        if self._session is None:
-            return INVALID_SESSION_ID, 0
-        return self._session.metadata.session_id, self._session.metadata.epoch
 
     @property
     def in_flight(self) -> bool:
@@ -130,10 +131,10 @@ class Fetcher:
     def receive(self, deadline: float) -> AcceptedReply | None:
         """Wait for the reply in flight and return it; None if it only ended the session.
 
-        Raises ConnectionLost, WireError.
+        Raises ConnectionLost, also if two replies in a row only ended the session, and WireError.
         """
         plan, self._in_flight = self._in_flight, None
-        if plan is None or self._connection is None or self._session is None:
+        if plan is None or self._connection is None:
             raise RuntimeError(f"no request to {self.broker} is in flight")
         timeout_s = self._network.request_timeout_s + self._fetch.max_wait_ms / 1000
         until = min(deadline, time.monotonic() + timeout_s + _REPLY_GRACE_S)
@@ -143,12 +144,8 @@ class Fetcher:
         except (ConnectionLost, WireError) as cause:
             self._abandon(plan, cause)
             raise
-        self._publish_reply(len(frame), reply)
+        self._count_reply(len(frame), reply)
         return self._accept(plan, reply)
-
-    def stats(self) -> FetchStats:
-        """Returns what this broker's sessions have cost."""
-        return self._totals.stats()
 
     def close(self) -> None:
         """Close the session, if the broker can be reached, and then the connection."""
@@ -164,19 +161,16 @@ class Fetcher:
         session = self._session
         return SessionStatus(
             broker=str(self.broker),
-            state=session.state.name if session else "NONE",
-            session_id=session.metadata.session_id if session else 0,
-            epoch=session.metadata.epoch if session else 0,
-            partitions=len(self._session_positions()),
+            state=session.state.name,
+            session_id=session.metadata.session_id,
+            epoch=session.metadata.epoch,
+            partitions=len(session.partitions),
             rack=self.broker.rack or "",
         )
 
     def __repr__(self) -> str:
         changes = len(self._pending_positions)
         return f"<Fetcher {self.broker}: {self._session!r}, {changes} changes pending>"
-
-    def _session_positions(self) -> Mapping[TopicPartition, FetchPosition]:
-        return self._session.partitions if self._session is not None else {}
 
     def _discard_reply_in_flight(self, deadline: float) -> None:
         """Receive the reply that a task left behind when it ended early, and drop its records."""
@@ -189,30 +183,32 @@ class Fetcher:
             self._connection = Connection.open(
                 self.broker.host, self.broker.port, self._network, until
             )
-            self._publish(events.Connected(broker=self.broker))
+            self.totals.add(connections_opened=1)
+            log.debug("%s: connected", self.broker)
         return self._connection
 
     def _opened_session(self, connection: Connection) -> FetchSession:
         topic_ids = fetch.knows_topic_ids(connection)
-        if self._session is None or self._topic_ids != topic_ids:
+        if self._topic_ids != topic_ids:
             # The broker came back with other API versions, and without its old sessions.
-            self._pending_positions = {**self._session_positions(), **self._pending_positions}
+            self._pending_positions = {**self._session.partitions, **self._pending_positions}
             self._session = FetchSession(topic_ids=topic_ids)
             self._topic_ids = topic_ids
         return self._session
 
     def _accept(self, plan: FetchPlan, reply: FetchReply) -> AcceptedReply | None:
-        if self._session is None:
-            raise RuntimeError("a reply without a session")
         self._not_before = time.monotonic() + reply.throttle_ms / 1000
         outcome = self._session.accept(plan, reply.for_session())
         self._publish_session_change(plan, outcome)
+        self._refusals = 0 if outcome.accepted else self._refusals + 1
+        if self._refusals >= _REFUSALS_MAX:
+            raise ConnectionLost(f"{self.broker} refuses every fetch: {self!r}")
         if not outcome.accepted:
             return None
         self._drop_acknowledged_positions()
         # If a broker sends a key twice, the first one counts. A key that we never sent is dropped.
         by_key = {partition.key: partition for partition in reversed(reply.partitions)}
-        positions = self._session_positions()
+        positions = self._session.partitions
         return AcceptedReply(
             reply=reply,
             partitions={tp: by_key[key] for key, tp in outcome.partitions.items()},
@@ -220,7 +216,7 @@ class Fetcher:
         )
 
     def _drop_acknowledged_positions(self) -> None:
-        acknowledged = self._session_positions()
+        acknowledged = self._session.partitions
         self._pending_positions = {
             tp: position
             for tp, position in self._pending_positions.items()
@@ -229,14 +225,13 @@ class Fetcher:
 
     def _abandon(self, plan: FetchPlan, cause: Exception) -> None:
         """The request or its reply is lost: reject the plan and close the connection."""
-        if self._session is not None:
-            self._publish_session_change(plan, self._session.reject(plan, cause))
+        self._publish_session_change(plan, self._session.reject(plan, cause))
         if self._connection is not None:
             self._connection.close()
 
     def _close_session(self, deadline: float) -> None:
         connection = self._connection
-        if self._session is None or connection is None or not _can_close_session(connection):
+        if connection is None or not _can_close_session(connection):
             return
         self._discard_reply_in_flight(deadline)
         plan = self._session.close() if _can_close_session(connection) else None
@@ -249,51 +244,43 @@ class Fetcher:
     def _record_sent(self, plan: FetchPlan, size: int) -> None:
         self._in_flight = plan
         self._sent_at = time.monotonic()
-        self._publish_request(plan, size)
-
-    def _publish(self, event: events.FetchEvent) -> None:
-        self._totals.add(event)
-        self._on_event(event)
-
-    def _publish_request(self, plan: FetchPlan, size: int) -> None:
-        event = events.Requested(
-            broker=self.broker,
-            session_id=plan.session_id,
-            epoch=plan.epoch,
-            full=plan.full,
-            partitions=len(plan.send),
-            forgotten=len(plan.forget),
-            size=size,
+        kind, named, forgotten = "full", len(plan.send), len(plan.forget)
+        if plan.full:
+            self.totals.add(full_requests=1, full_request_bytes=size)
+        else:
+            kind, changes = "incremental", named + forgotten
+            self.totals.add(
+                incremental_requests=1,
+                incremental_request_bytes=size,
+                incremental_partitions=changes,
+            )
+        log.debug(
+            "%s: %s fetch (%d, %d) of %d bytes names %d partitions and forgets %d",
+            *(self.broker, kind, plan.session_id, plan.epoch, size, named, forgotten),
         )
-        self._publish(event)
 
-    def _publish_reply(self, size: int, reply: FetchReply) -> None:
-        event = events.Replied(
-            broker=self.broker,
-            size=size,
-            partitions=len(reply.partitions),
-            wait_s=time.monotonic() - self._sent_at,
-            other_rack_bytes=self._other_rack_bytes(reply),
+    def _count_reply(self, size: int, reply: FetchReply) -> None:
+        wait_s, other_rack_bytes = time.monotonic() - self._sent_at, 0
+        if self._fetch.rack not in ("", self.broker.rack):
+            other_rack_bytes = sum(len(partition.records) for partition in reply.partitions)
+        self.totals.add(reply_bytes=size, wait_s=wait_s, other_rack_bytes=other_rack_bytes)
+        log.debug(
+            "%s: %d bytes of %d partitions after %.1f ms",
+            *(self.broker, size, len(reply.partitions), wait_s * 1000),
         )
-        self._publish(event)
-
-    def _other_rack_bytes(self, reply: FetchReply) -> int:
-        if self._fetch.rack in ("", self.broker.rack):
-            return 0
-        return sum(len(partition.records) for partition in reply.partitions)
 
     def _publish_session_change(self, plan: FetchPlan, outcome: Outcome) -> None:
-        """Publish the outcome of a request, unless the session goes on as before."""
-        if self._session is None or outcome.event in _SESSION_GOES_ON:
+        """Count and log the outcome of a request, unless the session goes on as before."""
+        if outcome.event in _SESSION_GOES_ON:
             return
-        event = events.SessionChanged(
-            broker=self.broker,
-            event=outcome.event,
-            session_id=self._session.metadata.session_id or plan.session_id,
-            partitions=len(self._session.partitions),
-            problem=outcome.problem,
+        if outcome.event in _SESSION_COUNTS:
+            self.totals.add(**{_SESSION_COUNTS[outcome.event]: 1})
+        session_id = self._session.metadata.session_id or plan.session_id
+        why = f": {outcome.problem}" if outcome.problem else ""
+        log.debug(
+            "%s: session %d %s, %d partitions%s",
+            *(self.broker, session_id, outcome.event.value, len(self._session.partitions), why),
         )
-        self._publish(event)
 
 
 def _can_close_session(connection: Connection) -> bool:

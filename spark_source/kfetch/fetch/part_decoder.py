@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kfetch import decoding
 from kfetch.errors import CorruptBatch
-from kfetch.fetch import events
+from kfetch.fetch.totals import Totals
 from kfetch.formats import face
 from kfetch.options import SourceOptions
 from kfetch.options.columns import DEAD_LETTER
@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 class PartDecoder:
     """The decoder of one task. ``load`` comes first."""
 
-    def __init__(self, options: SourceOptions, on_event: events.EventHandler) -> None:
+    def __init__(self, options: SourceOptions, totals: Totals) -> None:
         self._options = options
-        self._on_event = on_event
+        self._totals = totals
         self._columns = record_columns(options)
         self._values: face.TypedValues | None = None
         self._skipped: set[tuple[str, int, int]] = set()
@@ -58,14 +58,19 @@ class PartDecoder:
             self._report(typed)
         records = batch.num_rows if batch is not None else 0
         size, seconds = _size(slices) - _size(remaining), time.monotonic() - began
-        self._on_event(events.Decoded(records=records, size=size, seconds=seconds))
+        self._totals.add(records=records, decode_s=seconds)
+        log.debug("%d records of %d bytes decoded in %.1f ms", records, size, seconds * 1000)
         return batch, remaining
 
     def _report(self, typed: face.TypedPart) -> None:
         if drift := typed.drift:
-            self._on_event(events.UnknownFields(**drift._asdict()))
+            fields = {drift.topic: drift.fields} if drift.fields else {}
+            self._totals.add(sampled=drift.sampled, unknown_fields=fields)
+            names = ", ".join(drift.fields) or "none"
+            log.debug("%s: unknown fields of %d values: %s", drift.topic, drift.sampled, names)
         for topic, kind, records in typed.undecoded:
-            self._on_event(events.Undecoded(topic=topic, kind=kind, records=records))
+            self._totals.add(undecoded=records, undecoded_kinds={topic: {kind: records}})
+            log.debug("%s: %d records could not be decoded: %s", topic, records, kind)
 
     def _skip(self, error: CorruptBatch) -> None:
         """Log and count a damaged batch that the decoder skips, once: two parts may meet it."""
@@ -74,7 +79,7 @@ class PartDecoder:
             return
         self._skipped.add(place)
         log.warning("skipped a damaged batch, its records are lost: %s", error.message)
-        self._on_event(events.BatchSkipped(problem=error.message))
+        self._totals.add(batches_skipped=1)
 
 
 def record_columns(options: SourceOptions) -> Columns:

@@ -4,9 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kfetch.model import NO_EPOCH, Broker, FetchPosition, OffsetRange, TopicPartition
+from kfetch.model import NO_EPOCH, Broker, FetchPosition, Leader, OffsetRange, TopicPartition
 from kfetch.records import Extent, Slice
 from kfetch.records.batch import first_of_later_epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaChoice:
+    """Where one partition is read, as its leader or an error has decided (KIP-392)."""
+
+    leader: Leader
+    """The leader that was asked."""
+    follower: Broker | None = None
+    """The follower to read from; None for the leader."""
+    until: float
+    """Monotonic seconds. From then on the choice is over."""
+
+    def holds(self, leader: Leader, now: float) -> bool:
+        """Returns whether the choice counts for a range that knows this leader."""
+        asked = self.leader
+        same = (asked.broker.node_id, asked.epoch) == (leader.broker.node_id, leader.epoch)
+        return same and now < self.until
 
 
 @dataclass(slots=True, eq=False)
@@ -36,14 +54,12 @@ class RangeProgress:
     """Monotonic time since when no broker's metadata has had the partition."""
     advanced_at: float = 0.0
     """Monotonic time when records last moved the position."""
-    follower: Broker | None = None
-    """The follower that the range is read from (KIP-392); None for the leader."""
-    asks_replica: bool = False
-    """Whether the next request asks the leader for a follower in the executor's rack."""
     truncated_at: int | None = None
     """Where the log was truncated after the range was planned. The range ends there."""
-    replica_until: float = float("inf")
-    """Monotonic time from which the leader is to be asked again."""
+    choice: ReplicaChoice | None = None
+    """Where the range is read; None: at the leader, which has not been asked for a follower."""
+    asked_in_vain: bool = False
+    """Whether a full reply had no answer to that question. Then the next reply is the answer."""
 
     @classmethod
     def of(cls, item: OffsetRange, index: int = 0) -> RangeProgress:
@@ -54,6 +70,16 @@ class RangeProgress:
     def tp(self) -> TopicPartition:
         """The partition."""
         return self.range.tp
+
+    @property
+    def known_leader(self) -> Leader:
+        """The partition's leader, as far as the range knows."""
+        return Leader(broker=self.leader, epoch=self.leader_epoch)
+
+    @property
+    def follower(self) -> Broker | None:
+        """The follower that the range is read from; None for the leader."""
+        return self.choice.follower if self.choice else None
 
     @property
     def broker(self) -> Broker:

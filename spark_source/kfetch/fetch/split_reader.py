@@ -24,7 +24,7 @@ from kfetch.errors import (
     KfetchError,
     ReadStalled,
 )
-from kfetch.fetch import events, recovery
+from kfetch.fetch import recovery
 from kfetch.fetch.arrivals import (
     Arrival,
     BrokerFailed,
@@ -35,8 +35,8 @@ from kfetch.fetch.arrivals import (
 )
 from kfetch.fetch.part_decoder import PartDecoder
 from kfetch.fetch.progress import RangeProgress
-from kfetch.fetch.read_replicas import ReadReplicas
-from kfetch.fetch.replica_moves import ReplicaMoves
+from kfetch.fetch.replicas import ReadReplicas
+from kfetch.fetch.totals import Totals
 from kfetch.model import ClusterView, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.reactions import Api
@@ -108,15 +108,15 @@ class SplitReader:
         options: SourceOptions,
         cluster: Cluster,
         source: ArrivalSource,
-        on_event: events.EventHandler,
+        totals: Totals,
         leaders: recovery.LeaderMetadata,
         replicas: ReadReplicas,
     ) -> None:
         self._options = options
-        self._decoder = PartDecoder(options, on_event)
+        self._decoder = PartDecoder(options, totals)
         self._cluster = cluster
         self._leaders = leaders
-        self._moves = ReplicaMoves(replicas, leaders)
+        self._replicas = replicas
         self._source = source
         self._unfinished = {
             i: RangeProgress.of(item, i) for i, item in enumerate(ranges) if item.size > 0
@@ -149,7 +149,8 @@ class SplitReader:
                 if time.monotonic() >= self._deadline:
                     self._extend_deadline()
         except KfetchError:
-            self._moves.leave_followers(self._unfinished.values())
+            for progress in self._unfinished.values():  # a retry reads from leaders
+                self._replicas.left(progress)
             raise
         finally:
             for progress in self._unfinished.values():
@@ -158,7 +159,9 @@ class SplitReader:
     def _handle(self, arrivals: Sequence[Arrival]) -> Iterator[Delivery]:
         try:
             self._handle_errors(arrivals)
-            yield from self._decode_arrivals([a for a in arrivals if isinstance(a, RecordsArrived)])
+            with_records = [a for a in arrivals if isinstance(a, RecordsArrived)]
+            for group in _grouped(with_records, self._source.batch_bytes):
+                yield from self._decode_group(group)
         finally:  # also when the caller closes this reader early
             release(arrivals)
 
@@ -168,13 +171,13 @@ class SplitReader:
                 case BrokerFailed(error=AuthenticationFailed() as error):
                     raise error
                 case RangeHandedOn():
-                    refusal = self._moves.follow(arrival, self._deadline)
+                    refusal = self._replicas.follow(arrival, self._leaders, self._deadline)
                     if refusal is not None:
                         self._await_leader(arrival, refusal)
                     else:
                         self._resume(arrival.progress)
                 case PartitionFailed() | BrokerFailed() if arrival.progress.follower is not None:
-                    cause = self._moves.leave(arrival)
+                    cause = self._replicas.leave(arrival)
                     if cause is not None:
                         self._first_cause = clearer(self._first_cause, cause)
                     self._resume(arrival.progress)
@@ -182,10 +185,6 @@ class SplitReader:
                     self._await_leader(arrival, error)
                 case PartitionFailed():
                     self._recover(arrival)
-
-    def _decode_arrivals(self, arrivals: Sequence[RecordsArrived]) -> Iterator[Delivery]:
-        for group in _grouped(arrivals, self._source.batch_bytes):
-            yield from self._decode_group(group)
 
     def _decode_group(self, group: Sequence[RecordsArrived]) -> Iterator[Delivery]:
         """Yields a group's records: one batch, or more if they unpack to many times their size."""
@@ -247,7 +246,8 @@ class SplitReader:
         return recovery.refused(progress, code, user=self._options.network.security.user)
 
     def _add(self, ranges: Sequence[RangeProgress]) -> None:
-        self._moves.place(ranges)
+        for progress in ranges:
+            self._replicas.place(progress)
         self._source.add(ranges)
 
     def _resume(self, progress: RangeProgress) -> None:

@@ -1,8 +1,8 @@
 """What a query's fetch sessions cost: requests, bytes, sessions, records, waits. Pure.
 
 Each count is declared once, as a field of ``FetchStats``. Sums, the files of statistics, Prometheus
-and docs/reference/metrics.md follow from the declaration. ``counts`` is the rule of counting,
-``totals.Totals`` adds up, and ``stats_file`` writes files for the option ``kfetch.statsDirectory``.
+and docs/reference/metrics.md follow from the declaration. ``totals`` adds up, and writes the files
+for the option ``kfetch.statsDirectory``.
 """
 
 from __future__ import annotations
@@ -12,20 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from kfetch.fetch.events import (
-    BatchSkipped,
-    Connected,
-    Decoded,
-    FetchEvent,
-    Replied,
-    Requested,
-    SessionChanged,
-    Undecoded,
-    UnknownFields,
-    WaitedForMemory,
-)
-from kfetch.session.transitions import SessionEvent
-from kfetch.topic_counts import TopicCounts, added
+from kfetch.topic_counts import added
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,56 +159,6 @@ class SessionStatus:
     """The broker's rack; empty if it has none."""
     as_follower: int = 0
     """Number of these partitions that the broker does not lead (``kafka.client.rack``)."""
-
-
-_SESSION_COUNTERS = {
-    SessionEvent.OPENED: "sessions_opened",
-    SessionEvent.LOST: "sessions_lost",
-    SessionEvent.REFUSED: "sessions_refused",
-    SessionEvent.CLOSED: "sessions_closed",
-}
-
-
-def counts(event: FetchEvent) -> Mapping[str, Any]:
-    """Returns which fields of FetchStats an event raises, and by which value."""
-    match event:
-        case Requested(full=True):
-            return {"full_requests": 1, "full_request_bytes": event.size}
-        case Requested():
-            return {
-                "incremental_requests": 1,
-                "incremental_request_bytes": event.size,
-                "incremental_partitions": event.partitions + event.forgotten,
-            }
-        case Replied():
-            return {
-                "reply_bytes": event.size,
-                "other_rack_bytes": event.other_rack_bytes,
-                "wait_s": event.wait_s,
-            }
-        case SessionChanged(event=change):
-            return {_SESSION_COUNTERS[change]: 1} if change in _SESSION_COUNTERS else {}
-        case WaitedForMemory():
-            return {"starved_s": event.seconds}
-        case Connected():
-            return {"connections_opened": 1}
-        case Decoded() | BatchSkipped() | Undecoded() | UnknownFields():
-            return _record_counts(event)
-
-
-def _record_counts(
-    event: Decoded | BatchSkipped | Undecoded | UnknownFields,
-) -> dict[str, float | TopicCounts]:
-    match event:
-        case Decoded():
-            return {"records": event.records, "decode_s": event.seconds}
-        case BatchSkipped():
-            return {"batches_skipped": 1}
-        case Undecoded(topic=topic, kind=kind, records=records):
-            return {"undecoded": records, "undecoded_kinds": {topic: {kind: records}}}
-        case UnknownFields():
-            topics = {event.topic: event.fields} if event.fields else {}
-            return {"sampled": event.sampled, "unknown_fields": topics}
 
 
 def total(parts: Iterable[FetchStats]) -> FetchStats:

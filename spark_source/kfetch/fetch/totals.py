@@ -1,28 +1,79 @@
-"""Adds up fetch events from several threads."""
+"""Adds up what fetching costs, and writes and reads the sums below ``kfetch.statsDirectory``.
+
+Each process replaces its own file, ``<query>-<pid>.json``, after every read. A program can add the
+files up after the run, even the files of processes that were killed. A query's driver has its own
+document, ``driver/<query>-<pid>.json``: its data losses, and the cost of its watch sessions.
+
+    {"losses": {"LogTruncated": 1}, "watch": {"full_requests": 1, "incremental_requests": 41, …}}
+
+Nothing else writes these files.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
-from kfetch.fetch.events import FetchEvent
-from kfetch.fetch.stats import ADD, FetchStats, counts
+from kfetch.fetch.stats import ADD, FetchStats, total
+
+log = logging.getLogger(__name__)
 
 
 class Totals:
-    """The running totals of a query or a broker. ``add`` is an event handler for any thread."""
+    """The running totals of a query. Any thread may use them."""
 
     def __init__(self) -> None:
         self._sums = asdict(FetchStats())
         self._lock = threading.Lock()
 
-    def add(self, event: FetchEvent) -> None:
-        """Count one event."""
+    def add(self, **counts: Any) -> None:
+        """Raise some fields of FetchStats by their values. Raises KeyError for another name."""
         with self._lock:
-            for name, value in counts(event).items():
+            for name, value in counts.items():
                 self._sums[name] = ADD[name](self._sums[name], value)
 
     def stats(self) -> FetchStats:
         """Returns the totals until now."""
         with self._lock:
             return FetchStats(**self._sums)
+
+
+def write_stats(directory: str, query: str, stats: FetchStats) -> None:
+    """Replace this process's file for a query with its fetch statistics."""
+    write(Path(directory), query, asdict(stats))
+
+
+def write(directory: Path, query: str, document: Mapping[str, object]) -> None:
+    """Replace this process's file for a query, and create the directory if it is missing.
+
+    Logs a warning if the file can't be written: a full disk must not fail a query.
+    """
+    target = directory / f"{query}-{os.getpid()}.json"
+    draft = target.with_suffix(f".{threading.get_ident()}.tmp")  # tasks may end together
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(document))
+        draft.replace(target)
+    except OSError as cause:
+        log.warning("fetch statistics can't be written to %s: %s", target, cause)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def read_stats(directory: Path) -> FetchStats:
+    """Returns the sum over the files of a directory: all processes, all queries."""
+    return total(FetchStats(**json.loads(path.read_text())) for path in directory.glob("*.json"))
+
+
+def write_driver_stats(
+    directory: str, query: str, watch: FetchStats, losses: Mapping[str, int]
+) -> None:
+    """Replace the document of a query's driver: the cost of its watch, and its data losses."""
+    write(Path(directory) / "driver", query, {"losses": dict(losses), "watch": asdict(watch)})

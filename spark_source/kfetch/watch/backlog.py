@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kfetch.model import TopicPartition
-from kfetch.offsets import Offsets
+from kfetch.offsets import Offsets, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Backlog:
             self._plan = _PlannedBatch(start, end, now_s)
 
     def document(
-        self, log_ends: Iterable[tuple[TopicPartition, int]], now_s: float
+        self, log_ends: Iterable[tuple[TopicPartition, Position]], now_s: float
     ) -> dict[str, float | None] | None:
         """Returns the numbers for the report; None before the first plan. Times: since 1970.
 
@@ -49,8 +49,8 @@ class Backlog:
         if plan is None:
             return None
         behind = sum(
-            max(0, offset - plan.end.positions[tp].offset)
-            for tp, offset in log_ends
+            max(0, end.offset - plan.end.positions[tp].offset)
+            for tp, end in log_ends
             if tp in plan.end.positions
         )
         return {

@@ -45,14 +45,10 @@ def plan_batch(
         return {tp: view.leader(tp) for tp in ranges}
 
     leaders = lookup.await_leaders(leaders_in(view), leaders_in)
-    packed = plan_splits(
-        [_range(tp, start, end, leaders[tp], view) for tp, (start, end) in sorted(ranges.items())],
-        options.planning.rows_per_split,
-        min_partitions=options.planning.min_partitions,
-        max_records=options.planning.max_records,
-    )
-    query = uuid.uuid4().hex
-    return [Split(query=query, ranges=split_ranges) for split_ranges in packed]
+    planned = [
+        _range(tp, start, end, leaders[tp], view) for tp, (start, end) in sorted(ranges.items())
+    ]
+    return plan_splits(uuid.uuid4().hex, planned, options.planning)
 
 
 class _Bounds:

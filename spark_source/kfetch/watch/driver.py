@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection
 
 from kfetch.errors import CheckpointError
-from kfetch.fetch.stats_file import DriverStatistics
+from kfetch.fetch.totals import write_driver_stats
 from kfetch.model import Split, TopicPartition
 from kfetch.offsets import Offsets, Position, Positions
 from kfetch.options import SourceOptions
@@ -63,9 +63,7 @@ class Driver:
         self._split_planning = SplitPlanning(
             options, self._lookup, self._state, self._refresh, self._check
         )
-        reports = options.reports
-        self._statistics = DriverStatistics(reports.stats_directory, self._split_planning.query)
-        group = reports.commit_group
+        group = options.reports.commit_group
         self._commits = GroupCommits(group, options) if group else None
         self._initial: Offsets | None = None
         self._available_now = False
@@ -188,10 +186,9 @@ class Driver:
 
         A session may refuse a partition just then. The query reads it all the same.
         """
-        partitions = list(self._state.partitions)
         if not fresh:
-            self._refresh.refresh_log_ends(partitions)
-        ends = {tp: self._state.last_log_end(tp) for tp in partitions}
+            self._refresh.refresh_log_ends(list(self._state.partitions))
+        ends = dict(self._state.known_log_ends())
         return AvailableNowEnds(ends, dict(self._state.topic_ids), self._lookup, self._state)
 
     def _plan(
@@ -286,7 +283,9 @@ class Driver:
         )
 
     def _write_statistics(self) -> None:
-        self._statistics.write(self._watch.stats(), self._check.loss_counts)
+        directory, query = self._options.reports.stats_directory, self._split_planning.query
+        if directory:
+            write_driver_stats(directory, query, self._watch.stats(), self._check.loss_counts)
 
 
 class _Pace:

@@ -16,12 +16,12 @@ from typing import Protocol
 
 from kfetch.errors import BrokerError, ConnectionLost, KfetchError, WireError
 from kfetch.fetch.fetcher import AcceptedReply, Fetcher
-from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.session.metadata import INVALID_SESSION_ID
 from kfetch.watch.poll_pause import LONG_POLL_MS, REST_S, poll_pause_s
-from kfetch.wire.retry import RetryPauses, clearer
+from kfetch.wire.retry import RetryPauses
 
 log = logging.getLogger(__name__)
 
@@ -35,33 +35,30 @@ class PartitionRegistry(Protocol):
         """Returns the changes for the broker's session; None if it leads no partition any more."""
 
     def accept_reply(self, broker: Broker, accepted: AcceptedReply) -> int:
-        """Apply a reply, and return the number of partitions that moved."""
+        """Apply a reply, and return the number of partitions that moved. The broker is well."""
 
-    def partition_count(self, broker: Broker) -> int:
-        """Returns the number of partitions that belong in the broker's session."""
-
-    def report_failure(self, broker: Broker, cause: KfetchError) -> None:
-        """Note that requests to the broker fail."""
-
-    def report_recovery(self, broker: Broker) -> None:
-        """Note that the broker answers again."""
+    def report_failure(self, broker: Broker, cause: KfetchError) -> bool:
+        """Note that requests to the broker fail. Returns whether the cause tells more than earlier
+        ones."""
 
 
 class Poller:
     """Polls one broker."""
 
-    def __init__(self, broker: Broker, registry: PartitionRegistry, options: SourceOptions) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        registry: PartitionRegistry,
+        options: SourceOptions,
+        totals: Totals | None = None,
+    ) -> None:
         self.broker = broker
         self._registry = registry
         # Operators can tell watch sessions from the sessions of tasks by the client id.
         self._network = replace(options.network, client_id=f"{options.network.client_id}-watch")
         limits = replace(options.fetch, max_bytes=1, min_bytes=1, max_wait_ms=LONG_POLL_MS)
-        self._fetcher = Fetcher(broker, limits, self._network)
+        self._fetcher = Fetcher(broker, limits, self._network, totals=totals)
         self._backoff = RetryPauses(self._network)
-        self._refusals = 0
-        """Number of refused requests since the last accepted reply."""
-        self._failure: KfetchError | None = None
-        """The clearest cause since requests began to fail."""
         self._moved = False
         """Whether the last reply moved a partition."""
         self.asked_at: float | None = None
@@ -91,10 +88,6 @@ class Poller:
         """Wait until the session is closed, at most ``timeout_s`` seconds."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
-
-    def stats(self) -> FetchStats:
-        """Returns the cost of the session so far."""
-        return self._fetcher.stats()
 
     def _run(self) -> None:
         try:
@@ -135,10 +128,8 @@ class Poller:
             return self._handle_failure(cause)
         finally:
             self.asked_at = None
-        if accepted is None:
-            pause_s = self._handle_refusal()
-        else:
-            pause_s = self._handle_reply(accepted, time.monotonic() - began)
+        took_s = time.monotonic() - began
+        pause_s = self._handle_reply(accepted, took_s) if accepted is not None else 0.0
         # A broker that throttles is not asked meanwhile, and so is not silent.
         return max(pause_s, self._fetcher.pause_s())
 
@@ -147,33 +138,19 @@ class Poller:
         return self._fetcher.receive(deadline + LONG_POLL_MS / 1000)
 
     def _handle_reply(self, accepted: AcceptedReply, took_s: float) -> float:
-        if self._failure is not None:
-            self._backoff, self._failure = RetryPauses(self._network), None
-            self._registry.report_recovery(self.broker)
-        self._refusals = 0
-        moved = self._registry.accept_reply(self.broker, accepted)
+        self._backoff = RetryPauses(self._network)
+        moved, session = self._registry.accept_reply(self.broker, accepted), self._fetcher.status()
         self._moved = moved > 0
         return poll_pause_s(
             moved=moved,
-            partitions=self._registry.partition_count(self.broker),
-            full=self._fetcher.session[0] == INVALID_SESSION_ID,
+            partitions=session.partitions,
+            full=session.session_id == INVALID_SESSION_ID,
             record_bytes=sum(len(p.records) for p in accepted.partitions.values()),
             took_s=took_s,
         )
 
-    def _handle_refusal(self) -> float:
-        """Open a new session. One refusal is routine, a second one in a row is a failure."""
-        self._refusals += 1
-        if self._refusals < 2:
-            return 0.0
-        return self._handle_failure(
-            ConnectionLost(f"{self.broker} refuses every fetch: {self._fetcher!r}")
-        )
-
     def _handle_failure(self, cause: KfetchError) -> float:
-        if clearer(self._failure, cause) is cause:
-            log.warning("kfetch: watching %s: %s (kfetch retries)", self.broker, cause.message)
-            self._failure = cause
         self._moved = False
-        self._registry.report_failure(self.broker, cause)
+        if self._registry.report_failure(self.broker, cause):
+            log.warning("kfetch: watching %s: %s (kfetch retries)", self.broker, cause.message)
         return self._backoff.next_pause_s()

@@ -70,13 +70,7 @@ class SplitPlanning:
             for tp, until in ends.items()
             if until.offset > starts[tp].offset
         ]
-        packed = plan_splits(
-            ranges,
-            self._options.planning.rows_per_split,
-            min_partitions=self._options.planning.min_partitions,
-            max_records=self._options.planning.max_records,
-        )
-        return [Split(query=self.query, ranges=split_ranges) for split_ranges in packed]
+        return plan_splits(self.query, ranges, self._options.planning)
 
     def _note_skipped(self, start: Offsets, end: Offsets) -> None:
         for tp in end.positions:

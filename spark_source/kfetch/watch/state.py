@@ -132,14 +132,10 @@ class WatchState:
         watched = self._watched[tp]
         return watched.log_end if watched.confirmed else None
 
-    def last_log_end(self, tp: TopicPartition) -> Position:
-        """Returns the last known log end, confirmed or not."""
-        return self._watched[tp].log_end
-
-    def known_log_ends(self) -> Iterator[tuple[TopicPartition, int]]:
+    def known_log_ends(self) -> Iterator[tuple[TopicPartition, Position]]:
         """Yields each partition with its last known log end, confirmed or not."""
         for tp, watched in self._watched.items():
-            yield tp, watched.log_end.offset
+            yield tp, watched.log_end
 
     def partition_count(self, broker: Broker) -> int:
         """Returns the number of partitions that belong in a broker's session."""

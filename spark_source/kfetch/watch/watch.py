@@ -22,6 +22,7 @@ from kfetch.errors import (
 )
 from kfetch.fetch.fetcher import AcceptedReply
 from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, ClusterView, Leader, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import SourceOptions
@@ -72,8 +73,7 @@ class Watch:
         self.report = BrokerReport(options.reports.broker_report)
         """Lists brokers that do not answer, for monitoring."""
         self.backlog = Backlog()
-        self._ended_stats = FetchStats()
-        """The cost of the sessions that have ended."""
+        self._totals = Totals()
 
     def update_metadata(
         self,
@@ -191,8 +191,7 @@ class Watch:
 
     def stats(self) -> FetchStats:
         """Returns the cost of the sessions so far."""
-        with self._condition:
-            return sum((poller.stats() for poller in self._pollers.values()), self._ended_stats)
+        return self._totals.stats()
 
     def close(self) -> None:
         """Close every session. A broker that does not answer in time keeps its own.
@@ -218,9 +217,7 @@ class Watch:
             changes = self.state.take_position_changes(broker)
             if self.state.partition_count(broker):
                 return changes
-            poller = self._pollers.pop(broker, None)
-            if poller is not None:
-                self._ended_stats += poller.stats()
+            self._pollers.pop(broker, None)
             self._failures.pop(broker, None)
         self.report.answered(broker)
         return None
@@ -246,6 +243,7 @@ class Watch:
                 broker, partitions, endpoints, now, checks_epochs=checks_epochs
             )
             self._start_missing_pollers()
+            self._failures.pop(broker, None)
             self._reply_counts[broker] += 1
             self._condition.notify_all()
             return moved
@@ -255,31 +253,23 @@ class Watch:
             self._warned_of_epochs = True
             log.warning("kfetch: %s", losses.UNCHECKED_EPOCHS)
 
-    def partition_count(self, broker: Broker) -> int:
-        """See PartitionRegistry."""
-        with self._condition:
-            return self.state.partition_count(broker)
-
-    def report_failure(self, broker: Broker, cause: KfetchError) -> None:
+    def report_failure(self, broker: Broker, cause: KfetchError) -> bool:
         """See PartitionRegistry. An unreachable leader may have a successor: metadata tells."""
         if isinstance(cause, ConnectionLost):
             self.report.lost(broker, str(broker), cause.message)
         with self._condition:
             self._broker_failed = True
             since, first_cause = self._failures.get(broker, (time.monotonic(), None))
-            self._failures[broker] = since, clearer(first_cause, cause)
+            clearest = clearer(first_cause, cause)
+            self._failures[broker] = since, clearest
             self._condition.notify_all()
-
-    def report_recovery(self, broker: Broker) -> None:
-        """See PartitionRegistry."""
-        with self._condition:
-            self._failures.pop(broker, None)
+            return clearest is cause
 
     def _start_missing_pollers(self) -> None:
         """Start a poller for every broker that leads partitions and has none."""
         for broker in self.state.brokers():
             if broker not in self._pollers and not self._closed:
-                self._pollers[broker] = Poller(broker, self, self._options)
+                self._pollers[broker] = Poller(broker, self, self._options, self._totals)
                 self._start(self._pollers[broker])
 
     def _start(self, poller: Poller) -> None:

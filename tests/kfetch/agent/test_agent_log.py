@@ -20,7 +20,7 @@ _LEVELS = """if True:
         if os.fork() == 0:
             os.environ["KFETCH_LOG"] = setting
             _configure_logging()
-            for name in ("kfetch.fetch.events", "botocore.parsers"):
+            for name in ("kfetch.fetch.fetcher", "botocore.parsers"):
                 for level in (10, 20, 30):
                     logging.getLogger(name).log(level, "%s %s", name, level)
             os._exit(0)
@@ -42,9 +42,9 @@ def test_the_level_of_an_agents_log() -> None:
     *logs, _ = worker.stderr.split("end of the log\n")
 
     for level, log in zip(shown, logs, strict=True):
-        lines = re.findall(r": (kfetch.fetch.events|botocore.parsers) (\d+)$", log, re.M)
+        lines = re.findall(r": (kfetch.fetch.fetcher|botocore.parsers) (\d+)$", log, re.M)
         assert {"30"} == {number for name, number in lines if name == "botocore.parsers"}
-        assert shown[level] == {int(n) for name, n in lines if name == "kfetch.fetch.events"}
+        assert shown[level] == {int(n) for name, n in lines if name == "kfetch.fetch.fetcher"}
         assert ("KFETCH_LOG" in log) == (level == "loud")
 
 

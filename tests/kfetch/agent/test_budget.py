@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.agent import budget as module
+from kfetch.agent import reply_memory
 from kfetch.agent.budget import Budget, Reservation
 from kfetch.agent.decoding_memory import DecodingMemory
+from kfetch.agent.reply_memory import ReplyMemory
+from kfetch.fetch.totals import Totals
 
 SMALL_LIMIT = 16 << 20
 
@@ -68,21 +71,26 @@ def test_replies_leave_room_for_decoders(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_last_release_returns_a_shared_reservation() -> None:
-    """If three tasks decode a reply, its memory is free after the third release."""
+    """If three tasks decode a reply, its memory is free after the third one's release. A task that
+    releases twice counts once."""
     budget = Budget(100)
-    reservation = budget.charge(60)
-    reservation.resize(30)
-    reservation.share(3)
-    for used in (30, 30, 0):
-        reservation.release()
+    reservation = budget.reserve(60, 0)
+    assert reservation
+    first, *others = reservation.share(30, 3)
+    for release, used in ((first, 30), (first, 30), (others[0], 30), (others[1], 0), (first, 0)):
+        release()
 
         assert used == budget.used
 
 
 def test_a_reservation_without_holders_is_returned_at_once() -> None:
-    """A reply without records holds no memory."""
+    """A reply without records holds no memory. Further releases return nothing."""
     budget = Budget(100)
-    budget.charge(60).share(0)
+    reservation = budget.reserve(60, 0)
+    assert reservation
+    assert [] == reservation.share(30, 0)
+    assert 0 == budget.used
+    reservation.release()
 
     assert 0 == budget.used
 
@@ -192,3 +200,21 @@ def test_cached_values_delay_no_request(steps: list[tuple[str, int]]) -> None:
     budget.drop_cached("me")
 
     assert 0 == budget.used
+
+
+def test_the_wait_of_a_request_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statistics have the time that a request waited for memory, after it came. A request that
+    gets its memory at once adds nothing."""
+    monkeypatch.setattr(reply_memory, "_WAIT_S", 0.05)
+    budget, totals = Budget(100), Totals()
+    held = budget.reserve(60, 0)
+    memory = ReplyMemory(budget, lambda size: memoryview(bytes(size)), totals)
+    assert held
+    assert not memory.reserve(80)
+    held.release()
+    assert memory.reserve(80)
+    waited_s = totals.stats().starved_s
+    memory.release()
+    assert memory.reserve(80)
+
+    assert 0.05 <= waited_s == totals.stats().starved_s

@@ -127,6 +127,25 @@ def test_decoders_that_hold_memory_do_not_block_each_other(budget: Budget) -> No
     assert 0 == budget.used
 
 
+def test_the_end_of_a_decoder_wakes_the_next(
+    budget: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decoder that waits for a processor goes on at once when another one ends, also if that one
+    had no memory."""
+    monkeypatch.setattr(decoding_memory, "_WORKER_CHECK_S", 30.0)
+    running = [Decoder(budget), Decoder(budget)]
+    assert wait_until(lambda: budget._decoders_running == 2)
+    last = Decoder(budget, MIB)
+    assert wait_until(lambda: bool(budget._queue))
+    # Its first look at its worker is over, so only the end of another decoder wakes it.
+    assert not wait_until(lambda: bool(last.reserved), 0.05)
+    running[0].end()
+
+    assert wait_until(lambda: bool(last.reserved))
+    last.end()
+    running[1].end()
+
+
 def test_one_oversized_batch_at_a_time(budget: Budget) -> None:
     """While one reader has a batch of more than its share in a segment, no other reader unpacks
     such a batch. Small batches go on."""

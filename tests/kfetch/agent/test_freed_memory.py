@@ -6,8 +6,17 @@ import pytest
 
 from kfetch.agent import freed_memory
 from kfetch.agent.budget import Budget
+from kfetch.agent.channel import ReadRequest
 from kfetch.agent.decoding_memory import DecodingMemory
 from kfetch.agent.server import OpenQueries, Server
+from kfetch.errors import AgentError
+from kfetch.spark import options as parsing
+
+REQUEST = ReadRequest(
+    query="q",
+    options=parsing.parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t"}),
+    ranges=(),
+)
 
 
 class _Pool:
@@ -65,9 +74,13 @@ def test_the_last_reader_returns_it(
 ) -> None:
     """While another task reads, its next batch needs the pages."""
     budget = Budget(1 << 20)
-    budget._count_readers(readers)
-    serving = Server(OpenQueries(budget))
-    monkeypatch.setattr(serving, "_send_deliveries", lambda *_: None)
-    serving._send_batches(None, None)  # type: ignore[arg-type]
+    budget.readers = readers
+
+    def refuse(queries: OpenQueries, request: ReadRequest) -> None:
+        raise AgentError("another user")
+
+    monkeypatch.setattr(OpenQueries, "reading", refuse)
+    with pytest.raises(AgentError):
+        Server(OpenQueries(budget))._send_batches(REQUEST, None)  # type: ignore[arg-type]
 
     assert (["arrow", "c"] if not readers else []) == calls

@@ -27,7 +27,7 @@ from kfetch.agent.channel import (
 )
 from kfetch.agent.server import OpenQueries, Server
 from kfetch.errors import AgentError, ReadStalled
-from kfetch.fetch.stats_file import read_stats
+from kfetch.fetch.totals import read_stats
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
 from kfetch.spark import options as parsing

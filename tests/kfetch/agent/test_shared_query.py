@@ -12,8 +12,7 @@ import pytest
 from kfetch.agent.budget import Budget
 from kfetch.agent.channel import ReadRequest
 from kfetch.agent.shared_query import SharedQuery
-from kfetch.fetch.events import Decoded
-from kfetch.fetch.stats_file import read_stats
+from kfetch.fetch.totals import read_stats
 from tests.kfetch.agent.helpers import (
     T0,
     T1,
@@ -120,7 +119,7 @@ def test_totals_of_a_directory(kafka: LittleKafka, budget: Budget, tmp_path: Pat
     with closing(SharedQuery("q", with_statistics, budget)) as query, ThreadPoolExecutor(8) as pool:
         for _ in range(8):
             query.begin_read(ReadRequest(query="q", options=with_statistics, ranges=()))
-        query.count_event(Decoded(records=12, size=100, seconds=0.1))
+        query.totals.add(records=12)
         list(pool.map(lambda _: query.end_read(), range(8)))
 
     assert 12 == read_stats(tmp_path).records

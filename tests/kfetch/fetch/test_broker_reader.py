@@ -13,8 +13,8 @@ from kafka.protocol.consumer import FetchRequest
 from kfetch.fetch.arrivals import Arrival, RangeHandedOn
 from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.fetcher import Fetcher
-from kfetch.fetch.progress import RangeProgress
-from kfetch.fetch.read_replicas import ReadReplicas
+from kfetch.fetch.progress import RangeProgress, ReplicaChoice
+from kfetch.fetch.replicas import ReadReplicas
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
 from tests.kfetch.wire.little import LittleKafka
@@ -67,7 +67,7 @@ def test_only_a_range_that_asks_moves() -> None:
         for log in kafka.create("t", 3):
             log.append(b"a")
         asks, stays = (_progress(kafka, TopicPartition("t", number)) for number in (0, 2))
-        asks.asks_replica = True
+        stays.choice = ReplicaChoice(leader=stays.known_leader, until=float("inf"))
         fetcher = Fetcher(asks.leader, FETCH, NetworkOptions())
         reader = BrokerReader(fetcher, 1 << 20, replicas=ReadReplicas("r2"))
         reader.add(asks)
@@ -97,7 +97,6 @@ def test_a_full_reply_that_omits_a_partition_is_no_answer() -> None:
         fetcher.reply_bytes_max = 1000
         reader, moves = BrokerReader(fetcher, 1 << 20, replicas=ReadReplicas("r2")), []
         for progress in (first, second):
-            progress.asks_replica = True
             reader.add(progress)
         for _ in range(2):
             reader.send(time.monotonic() + 10)
@@ -128,7 +127,7 @@ def test_a_late_reply_is_for_the_records_of_then(kafka: LittleKafka, change: str
     reader.add(_progress(kafka, T0))
 
     assert [] == reader.receive(deadline)
-    while not (arrivals := reader.receive(deadline) if reader.in_flight else []):
+    while not (arrivals := reader.receive(deadline) if fetcher.in_flight else []):
         reader.send(deadline)
     fetcher.close()
 

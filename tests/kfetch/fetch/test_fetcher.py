@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -140,7 +141,7 @@ def test_lost_reply(kafka: LittleKafka, fetcher: Fetcher, hostile: Any) -> None:
 
     assert ((session, 0), [0, 1, 2], []) == requests(kafka)[-1]
     assert 1 == len(kafka.sessions())
-    assert 2 == fetcher.stats().connections_opened
+    assert 2 == fetcher.totals.stats().connections_opened
 
 
 def test_reply_too_late(kafka: LittleKafka, fetcher: Fetcher) -> None:
@@ -193,13 +194,15 @@ def test_evicted_session(kafka: LittleKafka, fetcher: Fetcher) -> None:
     fetch(fetcher)
 
     assert ((0, 0), [0, 1], []) == requests(kafka)[-1]
-    stats = fetcher.stats()
+    stats = fetcher.totals.stats()
     assert (2, 1, 2, 1) == (
         stats.full_requests,
         stats.incremental_requests,
         stats.sessions_opened,
         stats.sessions_lost,
     )
+    fetcher.close()
+    assert 1 == fetcher.totals.stats().sessions_closed
 
 
 def test_dead_broker(kafka: LittleKafka, fetcher: Fetcher) -> None:
@@ -295,12 +298,13 @@ def test_close_of_a_dead_broker(kafka: LittleKafka, fetcher: Fetcher) -> None:
         fetcher.receive(soon())
 
 
-def test_stats(kafka: LittleKafka, fetcher: Fetcher) -> None:
-    """The statistics count requests and bytes as they were on the wire."""
+def test_stats(kafka: LittleKafka, fetcher: Fetcher, caplog: pytest.LogCaptureFixture) -> None:
+    """The statistics count requests and bytes as they were on the wire. The log has them, too."""
+    caplog.set_level(logging.DEBUG, "kfetch.fetch.fetcher")
     set_positions(kafka, fetcher, t0=0)
     fetch(fetcher)
     fetch(fetcher)
-    stats = fetcher.stats()
+    stats = fetcher.totals.stats()
     frames = [len(f) + 4 for f in kafka.nodes[1].frames if f[:2] == b"\0\1"]
 
     assert frames == [stats.full_request_bytes, stats.incremental_request_bytes]
@@ -311,6 +315,13 @@ def test_stats(kafka: LittleKafka, fetcher: Fetcher) -> None:
         stats.connections_opened,
     )
     assert stats.reply_bytes > len(kafka.log(T0).batches[0][3])
+    session, (full, incremental) = kafka.sessions()[0].id, frames
+    connected, requested, replied, opened, again, _ = caplog.messages
+    assert connected.endswith(": connected")
+    assert f"full fetch (0, 0) of {full} bytes names 1 partitions and forgets 0" in requested
+    assert " bytes of 1 partitions after " in replied
+    assert f"session {session} opened, 1 partitions" in opened
+    assert f"incremental fetch ({session}, 1) of {incremental} bytes names 0" in again
 
 
 @pytest.mark.parametrize("kafka", [(13, True), (18, True)], indirect=True)

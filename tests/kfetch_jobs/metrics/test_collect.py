@@ -13,7 +13,7 @@ from kfetch.admin import agents
 from kfetch.agent.channel import Status
 from kfetch.errors import LogTruncated
 from kfetch.fetch.stats import FetchStats
-from kfetch.fetch.stats_file import DriverStatistics, write_stats
+from kfetch.fetch.totals import write_driver_stats, write_stats
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
 from kfetch_jobs.metrics.collect import MetricsCollector
@@ -113,7 +113,8 @@ def test_every_metric_is_told(
             unknown_fields={"t": {"value.new": 2}},
         ),
     )
-    DriverStatistics(str(stats), "q").write(FetchStats(full_requests=3), {LogTruncated.__name__: 2})
+    losses = {LogTruncated.__name__: 2}
+    write_driver_stats(str(stats), "q", FetchStats(full_requests=3), losses)
     progress.append_entry(loaded.storage / "clicks", BATCH)
     answers.append(STATUS)
     report = broker_report_path(loaded.storage / "clicks", "source")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -130,7 +131,7 @@ def test_the_leader_is_asked_again_after_the_period(kafka: RackKafka) -> None:
         """The follower's honest answer; meanwhile the period of its choice ends."""
         reading.replicas._choices.clear()
         for queue in reading._brokers[kafka.nodes[3].broker]._reader._queues.values():
-            queue[0].replica_until = 0.0
+            queue[0].choice = replace(queue[0].choice, until=0.0)
         return kafka.nodes[3].handlers[FetchRequest](request)
 
     kafka.nodes[3].answer(FetchRequest, period_over)

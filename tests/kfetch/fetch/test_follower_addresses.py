@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kfetch.errors import BrokerError, ConnectionLost
-from kfetch.fetch import read_replicas
+from kfetch.fetch import replicas
 from kfetch.fetch.arrivals import RangeHandedOn
 from kfetch.fetch.progress import RangeProgress
-from kfetch.fetch.read_replicas import ReadReplicas
-from kfetch.fetch.replica_moves import ReplicaMoves
+from kfetch.fetch.replicas import ReadReplicas
 from kfetch.model import NO_TOPIC_ID, Broker, ClusterView, OffsetRange, TopicPartition
 
 LEADER, FOLLOWER = (Broker(node_id=n, host="h", port=n) for n in (1, 2))
@@ -42,12 +41,13 @@ def handed_on(partition: int, *, forced: bool = False) -> RangeHandedOn:
     )
 
 
-def moved(moves: ReplicaMoves, count: int) -> list[Broker]:
+def moved(table: ReadReplicas, metadata: Metadata, count: int) -> list[Broker]:
     """The brokers of ranges after each of them was redirected."""
     arrivals = [handed_on(partition) for partition in range(count)]
     for one in arrivals:
-        moves.follow(one, float("inf"))
-    moves.place([one.progress for one in arrivals])
+        table.follow(one, metadata, float("inf"))
+    for one in arrivals:
+        table.place(one.progress)
     return [one.progress.broker for one in arrivals]
 
 
@@ -55,25 +55,24 @@ def moved(moves: ReplicaMoves, count: int) -> list[Broker]:
 def test_a_failure_counts_for_all_ranges(error: Exception) -> None:
     """Redirected ranges wait for metadata in turn, so only the first of them waits in vain."""
     metadata = Metadata(error)
-    replicas = ReadReplicas("r")
+    table = ReadReplicas("r")
 
-    assert [LEADER] * 5 == moved(ReplicaMoves(replicas, metadata), 5)
-    assert [LEADER] * 5 == moved(ReplicaMoves(replicas, metadata), 5)  # another task
+    assert [LEADER] * 5 == moved(table, metadata, 5)
+    assert [LEADER] * 5 == moved(table, metadata, 5)  # another task
     assert 1 == metadata.asked
 
 
 def test_a_failure_is_an_error_if_the_leader_sends_nothing() -> None:
     """Each range that its leader redirects unasked gets the error, the remembered one too."""
-    moves = ReplicaMoves(ReadReplicas("r"), Metadata(ConnectionLost("no answer")))
+    table, metadata = ReadReplicas("r"), Metadata(ConnectionLost("no answer"))
 
-    assert all(moves.follow(handed_on(n, forced=True), float("inf")) for n in range(3))
+    assert all(table.follow(handed_on(n, forced=True), metadata, float("inf")) for n in range(3))
 
 
 def test_a_failure_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some seconds later metadata is asked again. Its answer counts for every range."""
-    monkeypatch.setattr(read_replicas, "_UNKNOWN_S", 0.0)
+    monkeypatch.setattr(replicas, "_UNKNOWN_S", 0.0)
     metadata = Metadata(ConnectionLost("no answer"))
-    moves = ReplicaMoves(ReadReplicas("r"), metadata)
 
-    assert [LEADER, FOLLOWER, FOLLOWER] == moved(moves, 3)
+    assert [LEADER, FOLLOWER, FOLLOWER] == moved(ReadReplicas("r"), metadata, 3)
     assert 2 == metadata.asked

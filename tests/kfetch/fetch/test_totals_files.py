@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfetch.fetch.stats import FetchStats
-from kfetch.fetch.stats_file import read_stats, write_stats
+from kfetch.fetch.totals import read_stats, write_stats
 from tests.kfetch.fetch.helpers import T0, T1, part, query, rows
 from tests.kfetch.wire.little import LittleKafka
 
