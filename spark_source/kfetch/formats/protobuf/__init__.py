@@ -2,6 +2,6 @@
 
 ``descriptors``, with ``fields`` and ``names``, reads the types of a file into ``types``. ``schema``
 chooses the struct of a message. ``plan`` makes the tables for the compiled ``loops``, which read by
-``wire_loops`` and write by ``row_loops`` and ``text_loops``. ``layout`` has the numbers that they
-share. ``decoder`` runs the loops, and ``framed`` decodes Confluent's wire format.
+``wire_loops`` and write by ``row_loops`` and ``text_loops``. ``field_table`` has the numbers that
+they share. ``decoder`` runs the loops, and ``framed`` decodes Confluent's wire format.
 """

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kfetch.errors import NotBuilt, OptionError
+from kfetch.formats.protobuf.field_table import ENUM_TYPE, GROUP_TYPE, MESSAGE_TYPE, STRING_TYPE
 from kfetch.formats.protobuf.fields import (
     Damaged,
     all_of,
@@ -20,7 +21,6 @@ from kfetch.formats.protobuf.fields import (
     signed,
     text_of,
 )
-from kfetch.formats.protobuf.layout import ENUM_TYPE, GROUP_TYPE, MESSAGE_TYPE, STRING_TYPE
 from kfetch.formats.protobuf.names import TypeNames, declared_names
 from kfetch.formats.protobuf.types import WELL_KNOWN, EnumType, Field, MessageType, add_well_known
 

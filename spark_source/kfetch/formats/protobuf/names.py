@@ -11,6 +11,7 @@ import binascii
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from kfetch.formats.protobuf.field_table import ENUM_TYPE, MESSAGE_TYPE
 from kfetch.formats.protobuf.fields import (
     Damaged,
     all_of,
@@ -20,7 +21,6 @@ from kfetch.formats.protobuf.fields import (
     sized_field,
     text_of,
 )
-from kfetch.formats.protobuf.layout import ENUM_TYPE, MESSAGE_TYPE
 
 _NESTED_MAX = 100
 
