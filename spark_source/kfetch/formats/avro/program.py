@@ -17,8 +17,13 @@ import pyarrow as pa
 from kfetch.errors import OptionError
 from kfetch.formats.avro import instructions as ops
 from kfetch.formats.avro.defaults import encoded_default
-from kfetch.formats.avro.matching import are_equivalent, is_promotion, matching_branch
-from kfetch.formats.avro.schema import MISSING, AvroField, AvroType
+from kfetch.formats.avro.matching import (
+    are_equivalent,
+    is_promotion,
+    matching_branch,
+    missing_field,
+)
+from kfetch.formats.avro.schema import AvroField, AvroType
 from kfetch.formats.avro.types import branches, is_wide_union
 from kfetch.formats.columns.node_table import SLACK
 from kfetch.formats.columns.struct_column import Plan
@@ -262,12 +267,12 @@ class _Compiler:
         return buffer.address
 
     def _record(self, writer: AvroType, reader: AvroType, node: int) -> None:
-        for field in reader.fields:
-            if field.default is MISSING and writer.field(field.name) is None:
-                why = f"{writer} has no field {field.name}, and the reader's has no default"
-                advice = "give the reader's field a default, or correct one of the schemas"
-                self._fail(writer, reader, why, advice)
-                return
+        missing = missing_field(writer, reader)
+        if missing is not None:
+            why = f"{writer} has no field {missing.name}, and the reader's has no default"
+            advice = "give the reader's field a default, or correct one of the schemas"
+            self._fail(writer, reader, why, advice)
+            return
         children = self._plan.children(node)
         numbers = {field.name: child for field, child in zip(reader.fields, children, strict=True)}
         for field in writer.fields:

@@ -11,13 +11,13 @@ from kfetch.formats.format import FileReader, Format
 from kfetch.formats.protobuf import field_table as table
 from kfetch.formats.protobuf.decoder import ProtobufDecoder, message_type
 from kfetch.formats.protobuf.descriptors import read_descriptors
-from kfetch.formats.protobuf.names import (
+from kfetch.formats.protobuf.options import ProtobufColumn
+from kfetch.formats.protobuf.registry_files import (
     descriptor_set,
     lacks_descriptors,
     message_at,
     serialized_file,
 )
-from kfetch.formats.protobuf.options import ProtobufColumn
 
 if TYPE_CHECKING:
     from kfetch.formats.columns.decoded import FormatLoop

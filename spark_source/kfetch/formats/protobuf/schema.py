@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.formats.columns.types import Kind, ValueType, list_of, struct_of
 from kfetch.formats.protobuf import field_table as table
 from kfetch.formats.protobuf.descriptors import Descriptors
+from kfetch.formats.protobuf.fields import Damaged, fields_of
 from kfetch.formats.protobuf.types import EnumType, Field, MessageType
 
 FIELDS_MAX = 10_000
@@ -38,9 +40,6 @@ _KINDS = {
     table.SINT32_TYPE: Kind.INT,
     table.SINT64_TYPE: Kind.LONG,
 }
-_VARINT, _FIXED64, _SIZED, _FIXED32 = 0, 1, 2, 5
-_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
-_VARINT_BYTES_MAX = 10
 _TIMES = {"Timestamp": Kind.TIMESTAMP, "Duration": Kind.INTERVAL}
 
 
@@ -222,32 +221,10 @@ def _refused(why: str, column: str) -> OptionError:
 def unknown_in_protobuf(message: bytes, known: Item, prefix: str = "") -> Iterator[str]:
     """Yields the numbers of the fields of a message that its type lacks. It ends at damage."""
     fields = {child.field.number: child for child in known.children if child.field}
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, wire = key >> 3, key & 7
-        size = _FIXED_SIZES.get(wire, 0)
-        if wire in (_VARINT, _SIZED):
-            size, start = _varint(message, at)
-            size, at = (size, start) if wire == _SIZED else (0, start)
-        elif not size:
-            return  # a group, or damage
-        if at < 0 or at + size > len(message):
-            return
-        child = fields.get(number)
-        if child is None or child.field is None:
-            yield f"{prefix}#{number}"
-        elif child.children and wire == _SIZED:
-            inner = f"{prefix}{child.field.name}."
-            yield from unknown_in_protobuf(message[at : at + size], child, inner)
-        at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Returns a number and the place behind it, which is beyond the data for a damaged one."""
-    number = 0
-    for shift, byte in enumerate(data[at : at + _VARINT_BYTES_MAX] if at >= 0 else b""):
-        number |= (byte & 0x7F) << 7 * shift
-        if byte < 0x80:
-            return number, at + shift + 1
-    return 0, len(data) + 1
+    with suppress(Damaged):
+        for number, value in fields_of(message):
+            child = fields.get(number)
+            if child is None or child.field is None:
+                yield f"{prefix}#{number}"
+            elif child.children and isinstance(value, bytes):
+                yield from unknown_in_protobuf(value, child, f"{prefix}{child.field.name}.")
