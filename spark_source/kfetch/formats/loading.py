@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 _SLOW_S = 1.0
 _HERE = Path(__file__).parent
-_COMMON = ("intrinsics", "layout", "number_loops", "slot_loops")
+_COMMON = ("intrinsics", "node_table", "slot_loops")
 """The modules of ``columns`` that the loops of every format use."""
 _COMPILED = ("cpu", "machine_code", "pointers")
 
@@ -42,7 +42,7 @@ _loading = threading.Lock()
 
 
 def load(name: str) -> Loop:
-    """Returns the decoder of a format: a function with the parameters of its layout.
+    """Returns the decoder of a format: a function with the format's ``parameters``.
 
     The first call may compile for seconds. A warning in the log says so.
     """

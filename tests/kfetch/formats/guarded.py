@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kfetch.formats.columns import layout
+from kfetch.formats.columns import node_table as nodes
 from kfetch.formats.columns.struct_column import Plan, StructColumn
 from kfetch.records.memory import Memory
 
@@ -64,10 +64,10 @@ class GuardedColumn(StructColumn):
         super().__init__(plan, rows, data_bytes, memory)
         self._guarded: dict[tuple[int, int], GuardedMemory] = {}
         for share in plan.shares:
-            slots, room = (int(self.table[share.node, i]) for i in (layout.CAPACITY, layout.ROOM))
+            slots, room = (int(self.table[share.node, i]) for i in (nodes.CAPACITY, nodes.ROOM))
             size = room if share.is_text else (slots * share.bits >> 3) + 8
             self._resize(share.node, share.column, 0, size)
-            if share.column == layout.ENDS:
+            if share.column == nodes.ENDS:
                 self._guarded[share.node, share.column].bytes[:4] = 0
 
     def _resize(self, number: int, column: int, old_size: int, size: int) -> None:

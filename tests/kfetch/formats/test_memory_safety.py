@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.formats.columns import decoded, layout
+from kfetch.formats.columns import decoded, node_table
 from kfetch.records.memory import Memory
 from tests.kfetch.formats.guarded import GuardedColumn, GuardedMemory
 from tests.kfetch.formats.json import documents
@@ -55,7 +55,7 @@ def _guarded_rows(schema: str, items: list[bytes], tail: bytes, gap: int) -> lis
 @given(
     seed=st.integers(0, 1 << 32),
     tail=st.sampled_from(_TAILS),
-    gap=st.sampled_from([0, 1, layout.SLACK, layout.SLACK + 1]),
+    gap=st.sampled_from([0, 1, node_table.SLACK, node_table.SLACK + 1]),
 )
 def test_no_byte_outside_is_touched(seed: int, tail: bytes, gap: int) -> None:
     """Random documents, whole and cut anywhere, give their rows whatever stands behind them."""
@@ -85,7 +85,7 @@ def test_a_document_ends_where_its_length_says(tail: bytes) -> None:
     using = decoder(_WIDE)
     for document in _CUT:
         expected = plain(column_of([using.reference_row(document).row], using.schema))
-        assert expected == _guarded_rows(_WIDE, [document], tail, layout.SLACK), document
+        assert expected == _guarded_rows(_WIDE, [document], tail, node_table.SLACK), document
 
 
 def test_buffers_grow_in_time() -> None:
@@ -95,7 +95,7 @@ def test_buffers_grow_in_time() -> None:
     document = f'{{"s":[{items}],"l":[{items}],"m":{{{pairs}}}}}'.encode()
     using = decoder(_WIDE)
     expected = plain(column_of([using.reference_row(document).row] * 3, using.schema))
-    assert expected == _guarded_rows(_WIDE, [document] * 3, b",1", layout.SLACK)
+    assert expected == _guarded_rows(_WIDE, [document] * 3, b",1", node_table.SLACK)
 
 
 class _Counted(Memory):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kfetch.errors import KfetchError
-from kfetch.formats.columns import layout
+from kfetch.formats.columns import node_table as nodes
 from kfetch.formats.columns import struct_column as columns
 from kfetch.formats.columns.struct_column import StructColumn, value_limit
 from kfetch.records import Memory
@@ -179,7 +179,8 @@ def test_the_limit_grows_with_the_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stuck", "at", "used"), [(1, layout.ROOM, layout.SIZE), (~3, layout.CAPACITY, layout.COUNT)]
+    ("stuck", "at", "used"),
+    [(1, nodes.ROOM, nodes.SIZE), (~3, nodes.CAPACITY, nodes.COUNT)],
 )
 def test_a_column_beyond_int32_offsets_is_an_error(stuck: int, at: int, used: int) -> None:
     """Text and elements stop at 2 GiB, and the sentence says what to do."""
@@ -198,7 +199,7 @@ def test_a_column_grows_up_to_the_last_byte(monkeypatch: pytest.MonkeyPatch) -> 
     )
     monkeypatch.setattr(columns, "_VALUE_BYTES_MAX", 1 << 32)
     column = StructColumn(vectors.decoder("s STRING").plan, 1, 0, UNLIMITED)
-    column.table[1, [layout.ROOM, layout.SIZE]] = 3 << 29, 3 << 29
+    column.table[1, [nodes.ROOM, nodes.SIZE]] = 3 << 29, 3 << 29
     assert column.grow(1, 1)
 
     assert [(3 << 29, 2**31 - 1)] == grown

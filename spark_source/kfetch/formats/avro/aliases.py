@@ -22,7 +22,7 @@ def renamed(writer: AvroType, reader: AvroType) -> AvroType:
 
 
 def _renamed_once(writer: AvroType, reader: AvroType) -> AvroType:
-    if _are_equal(writer, reader, set()):
+    if writer is reader or _compared(writer) == _compared(reader):
         return writer
     names: dict[str, str] = {}
     fields: dict[str, dict[str, str]] = {}
@@ -30,31 +30,14 @@ def _renamed_once(writer: AvroType, reader: AvroType) -> AvroType:
     return _apply(writer, names, fields, {}) if names or fields else writer
 
 
-def _are_equal(one: AvroType, other: AvroType, seen: set[tuple[int, int]]) -> bool:
-    """Returns whether Java's ``Schema.equals`` holds: aliases and documentation do not count.
-
-    An enum's default does not count either.
-    """
-    if one is other or (id(one), id(other)) in seen:
-        return True
-    seen.add((id(one), id(other)))
-    return (
-        _identity(one) == _identity(other)
-        and len(one.inside) == len(other.inside)
-        and len(one.fields) == len(other.fields)
-        and all(_are_equal(a, b, seen) for a, b in zip(one.inside, other.inside, strict=True))
-        and all(
-            _field_identity(a) == _field_identity(b) and _are_equal(a.type, b.type, seen)
-            for a, b in zip(one.fields, other.fields, strict=True)
-        )
-    )
+def _compared(kind: AvroType) -> tuple[object, ...]:
+    """Returns what Java's ``Schema.equals`` compares: no aliases, documentation, enum's default."""
+    inside = [*map(_compared, kind.inside)]
+    fields = [(*_compared_field(field), _compared(field.type)) for field in kind.fields]
+    return kind.kind, kind.name, kind.symbols, kind.size, kind.properties, inside, fields
 
 
-def _identity(kind: AvroType) -> tuple[object, ...]:
-    return kind.kind, kind.name, kind.symbols, kind.size, kind.properties
-
-
-def _field_identity(field: AvroField) -> tuple[object, ...]:
+def _compared_field(field: AvroField) -> tuple[object, ...]:
     default = "" if field.default is MISSING else json.dumps(field.default, sort_keys=True)
     return field.name, default, field.order, field.properties
 

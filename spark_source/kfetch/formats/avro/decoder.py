@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from kfetch.errors import KfetchError, OptionError
-from kfetch.formats.avro import layout as ops
+from kfetch.formats.avro import instructions as ops
 from kfetch.formats.avro.aliases import renamed
 from kfetch.formats.avro.matching import unknown_in_avro
 from kfetch.formats.avro.program import ALLOWS_MORE, Program, compile_program
 from kfetch.formats.avro.schema import AvroType, parse_avro
 from kfetch.formats.avro.types import column_type
-from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem
-from kfetch.formats.columns.struct_column import Plan, positions_of, too_large
+from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem, alone
+from kfetch.formats.columns.node_table import AT, REASON
+from kfetch.formats.columns.struct_column import Plan, positions_of
 from kfetch.formats.columns.types import ValueType
 from kfetch.records.arrow import Array
-from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
 
 _REASONS = {
@@ -45,23 +46,14 @@ class Programs:
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self._programs = programs
-        tables, start = [], 0
-        self.starts: list[int] = []
+        sizes = [len(program.rows) for program in programs]
+        self.starts: list[int] = [0, *accumulate(sizes[:-1])]
         """The first row of each program."""
-        for program in programs:
-            rows = program.rows.copy()
-            targets = np.isin(rows[:, ops.OP], (ops.JUMP,))
-            rows[targets, ops.A] += start
-            lists = np.isin(rows[:, ops.OP], (ops.LIST, ops.NEXT, ops.SKIP_LIST, ops.SKIP_NEXT))
-            rows[lists, ops.B] += start
-            tables.append(rows)
-            self.starts.append(start)
-            start += len(rows)
-        self.rows = np.ascontiguousarray(np.concatenate(tables))
+        self.rows = np.concatenate([program.rows for program in programs])
 
-    def problem(self, state: array[int], shift: int = 0) -> Problem:
+    def problem(self, state: array[int]) -> Problem:
         """Returns what the state of the loops says about the last corrupt record."""
-        row, reason = state[ops.ROW], state[ops.REASON]
+        row, reason = state[ops.ROW], state[REASON]
         number = max(i for i, start in enumerate(self.starts) if start <= row)
         program = self._programs[number]
         path = program.paths[row - self.starts[number]]
@@ -70,7 +62,7 @@ class Programs:
         else:
             what = _REASONS[reason]
         where = f"field {path}: " if path else ""
-        return Problem(f"{where}{what}", state[ops.AT] + shift)
+        return Problem(f"{where}{what}", state[AT])
 
 
 def _parsed(
@@ -133,6 +125,8 @@ class AvroDecoder:
         written, self._reader, reader_source = _parsed(writer, reader, source, references)
         self._plan = Plan(column_type(self._reader, source=reader_source))
         self._loops = loops
+        self.row_bytes = self._plan.row_bytes
+        """Bytes that a record takes beside its text."""
         own = _program(written, self._reader, self._plan, source)
         self._own = Programs([own])
         self._unread = own.unread
@@ -155,8 +149,21 @@ class AvroDecoder:
         Raises KfetchError for more bytes of values than a column can hold.
         """
         programs, starts = written or (self._own, np.zeros(len(positions), np.int32))
-        run = _AvroRun(self, programs, data, positions, lengths, starts, memory)
-        return run.decoded()
+        return self._call(data, positions, lengths, memory, programs, starts).decoded()
+
+    def _call(
+        self,
+        data: memoryview | bytes,
+        positions: Array,
+        lengths: Array,
+        memory: Memory,
+        programs: Programs,
+        starts: Array,
+    ) -> LoopCall:
+        values = data, positions, lengths, memory
+        counts = np.zeros(ops.LISTS_MAX + 1, np.int64)
+        starts = np.ascontiguousarray(starts, np.int32)
+        return LoopCall(self._loops, self._plan, *values, starts, programs.rows, counts)
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """Returns the same for the values of a binary column."""
@@ -173,12 +180,8 @@ class AvroDecoder:
 
         ``programs``: its writer's program comes first there; None: it is of the own writer.
         """
-        programs, one = programs or self._own, np.zeros(1, np.int64)
-        lengths, starts = np.full(1, len(value), np.int32), np.zeros(1, np.int32)
-        run = _AvroRun(self, programs, value, one, lengths, starts, memory)
-        if not len(run.corrupt_records()):
-            return None
-        return Problem(too_large(len(value)), 0) if run.refused else programs.problem(run.state)
+        programs, start = programs or self._own, np.zeros(1, np.int32)
+        return self._call(*alone(value), memory, programs, start).problem(programs.problem)
 
     def unknown_fields(self, _value: bytes) -> Iterable[str]:
         """Returns the writer's fields that the reader's schema lacks: the same for all values."""
@@ -192,21 +195,6 @@ class AvroDecoder:
         written = parse_avro(writer, source=source, references=references)
         return _program(written, self._reader, self._plan, source)
 
-    @property
-    def plan(self) -> Plan:
-        """The nodes of the column."""
-        return self._plan
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes that a record takes beside its text."""
-        return self._plan.row_bytes
-
-    @property
-    def loops(self) -> FormatLoop:
-        """The compiled code."""
-        return self._loops
-
 
 def _does_not_fit(source: str, why: str, advice: str) -> OptionError:
     return OptionError(
@@ -214,70 +202,3 @@ def _does_not_fit(source: str, why: str, advice: str) -> OptionError:
         action=advice,
         option=source,
     )
-
-
-class _AvroRun(LoopCall):
-    """One call of ``decode``."""
-
-    def __init__(
-        self,
-        decoder: AvroDecoder,
-        programs: Programs,
-        data: Any,
-        positions: Array,
-        lengths: Array,
-        starts: Array,
-        memory: Memory,
-    ) -> None:
-        self._decoder = decoder
-        self._programs = programs
-        self._view = pa.py_buffer(memoryview(data))
-        self._numbers = (
-            np.ascontiguousarray(positions, np.int64),
-            np.ascontiguousarray(lengths, np.int32),
-            np.ascontiguousarray(starts, np.int32),
-        )
-        self._check_places()
-        super().__init__(decoder.plan, self._numbers[1], memory, state_width=ops.STATE_WIDTH)
-        self._counts = np.zeros(ops.LISTS_MAX + 1, np.int64)
-        self.state[ops.NODE_COUNT] = len(decoder.plan.types)
-
-    def _check_places(self) -> None:
-        positions, lengths, _ = self._numbers
-        ends = positions + lengths.clip(0)
-        if len(positions) and (positions.min() < 0 or ends.max() > self._view.size):
-            raise KfetchError("a value lies outside the memory of its batch")
-
-    def decode(self) -> None:
-        state_address = self.state.buffer_info()[0]
-        decoder, column = self._decoder, self.column
-        tables: list[Array] = [self._programs.rows, column.table, decoder.plan.flat_nodes]
-        while True:
-            result = decoder.loops(
-                self._view.address,
-                self._view.size,
-                *(address_of(numbers) for numbers in self._numbers),
-                len(self._numbers[0]),
-                *(address_of(table) for table in tables),
-                state_address,
-                address_of(self.corrupt),
-                address_of(self._counts),
-            )
-            if result == ops.DONE:
-                return
-            if result == ops.LARGE:
-                raise KfetchError(
-                    "the decoded values have more text or elements than an Arrow batch holds: "
-                    "lower kafka.max.partition.fetch.bytes"
-                )
-            record = self.state[ops.RECORD]
-            if not column.grow(self.state[ops.STUCK_NODE], int(self._numbers[1][record])):
-                self._refuse(record)
-
-    def _refuse(self, record: int) -> None:
-        """Makes a record corrupt: one without bytes ends early, because it has text or lists."""
-        positions, lengths, starts = self._numbers
-        lengths = lengths.copy()  # it may be the caller's
-        lengths[record] = 0
-        self._numbers = positions, lengths, starts
-        self.refused = True

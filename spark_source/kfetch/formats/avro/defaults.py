@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from types import NoneType
+from typing import Any, TypeVar
 
 from kfetch.formats.avro.schema import MISSING, AvroType
+
+T = TypeVar("T")
+_NAMES: dict[type, str] = {list: "array", dict: "object", str: "string", bool: "boolean"}
+_TEXTS_AND_WORDS: dict[str, type] = {
+    **dict.fromkeys(("string", "bytes", "fixed"), str),
+    "boolean": bool,
+    "null": NoneType,
+}
+"""The types of JSON for some kinds. A record, an array or a map may be any."""
 
 
 def encoded_default(kind: AvroType, value: Any) -> bytes:
@@ -15,9 +25,11 @@ def encoded_default(kind: AvroType, value: Any) -> bytes:
         case "record":
             return _record(kind, value)
         case "array":
-            return _blocks([encoded_default(kind.inside[0], item) for item in _list(value)])
+            return _blocks(
+                [encoded_default(kind.inside[0], item) for item in _checked(list, value)]
+            )
         case "map":
-            items = _dict(value).items()
+            items = _checked(dict, value).items()
             return _blocks([_text(key) + encoded_default(kind.inside[0], v) for key, v in items])
         case "union":
             return _union(kind, value)
@@ -40,7 +52,7 @@ def _fitting(kind: AvroType, data: bytes) -> bytes:
 
 
 def _record(kind: AvroType, value: Any) -> bytes:
-    given = _dict(value)
+    given = _checked(dict, value)
     parts = []
     for field in kind.fields:
         item = given.get(field.name, field.default)
@@ -59,31 +71,18 @@ def _union(kind: AvroType, value: Any) -> bytes:
 
 
 def _may_be(kind: str, value: Any) -> bool:
-    match kind:
-        case "string" | "bytes" | "fixed":
-            return isinstance(value, str)
-        case "int" | "long" | "float" | "double":
-            return _is_number(value)
-        case "boolean":
-            return isinstance(value, bool)
-        case "null":
-            return value is None
-    return True
+    if kind in ("int", "long", "float", "double"):
+        return _is_number(value)
+    return isinstance(value, _TEXTS_AND_WORDS.get(kind, object))
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError("it is no array")
-    return value
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError("it is no object")
+def _checked(kind: type[T], value: Any) -> T:
+    if not isinstance(value, kind):
+        raise ValueError(f"it is no {_NAMES[kind]}")
     return value
 
 
@@ -107,21 +106,15 @@ def _number(value: int) -> bytes:
 
 
 def _text(value: Any) -> bytes:
-    return _sized(_string(value).encode("utf-8", "replace"))
+    return _sized(_checked(str, value).encode("utf-8", "replace"))
 
 
 def _sized(data: bytes) -> bytes:
     return _number(len(data)) + data
 
 
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("it is no string")
-    return value
-
-
 def _raw(value: Any) -> bytes:
-    return _string(value).encode("latin-1", "replace")
+    return _checked(str, value).encode("latin-1", "replace")
 
 
 def _integer(bits: int) -> Callable[[Any], bytes]:
@@ -146,9 +139,7 @@ def _float(form: str) -> Callable[[Any], bytes]:
 
 
 def _boolean(value: Any) -> bytes:
-    if not isinstance(value, bool):
-        raise ValueError("it is no boolean")
-    return bytes([value])
+    return bytes([_checked(bool, value)])
 
 
 def _null(value: Any) -> bytes:

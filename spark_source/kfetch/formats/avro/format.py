@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kfetch.formats.avro import layout
+from kfetch.formats.avro import instructions
 from kfetch.formats.avro.decoder import AvroDecoder, reader_type
 from kfetch.formats.avro.options import AvroColumn
 from kfetch.formats.columns.types import ValueType
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 class _AvroFormat(Format[AvroColumn]):
     title = "Avro"
-    parameters = layout.PARAMETERS
-    loop_modules = ("layout", "scalars", "steps")
+    parameters = instructions.PARAMETERS
+    loop_modules = ("instructions", "value_loops")
 
     def value_type(self, column: AvroColumn) -> ValueType:
         return reader_type(**_schemas(column))

@@ -11,26 +11,41 @@ from typing import Any
 import numpy as np
 
 from kfetch.compiled.pointers import row_of
-from kfetch.formats.avro import layout as ops
-from kfetch.formats.avro.layout import WIDTH
-from kfetch.formats.avro.scalars import int_at, long_at, put_bytes, put_decimal, text_size
-from kfetch.formats.avro.steps import (
+from kfetch.formats.avro import instructions as ops
+from kfetch.formats.avro.instructions import WIDTH
+from kfetch.formats.avro.value_loops import (
     bits32,
     bits64,
     block,
-    close_list,
-    complete,
     convert,
     has_room,
+    int_at,
+    long_at,
     null_others,
     null_row,
+    put_bytes,
+    put_decimal,
     put_millis,
     put_symbol,
+    text_size,
 )
-from kfetch.formats.columns.intrinsics import at_address, int32s, int64s
-from kfetch.formats.columns.layout import COUNT, DATA, NODE_WIDTH
-from kfetch.formats.columns.number_loops import called
-from kfetch.formats.columns.slot_loops import null_slots, rewind
+from kfetch.formats.columns.intrinsics import at_address, called, int32s, int64s
+from kfetch.formats.columns.node_table import (
+    AT,
+    CORRUPT,
+    COUNT,
+    DATA,
+    DONE,
+    FULL,
+    NODE_COUNT,
+    NODE_WIDTH,
+    REASON,
+    RECORD,
+    REFUSED,
+    SLACK,
+    STUCK_NODE,
+)
+from kfetch.formats.columns.slot_loops import end_list, end_slot, null_slots, put_bit, rewind
 
 
 @called
@@ -46,7 +61,11 @@ def _read_record(  # noqa: C901, PLR0915
     state: Any,
     counts: Any,
 ) -> Any:
-    """Writes one row. Returns 0 or a reason, and the position and the instruction of it."""
+    """Writes one row. Returns 0 or a reason, and the position and the instruction of it.
+
+    ``row``: the program's first one. If a node has no room, STUCK_NODE names it.
+    """
+    start = row
     data: Any = whole
     outer_at: Any = np.int64(0)
     outer_end: Any = np.int64(0)
@@ -66,106 +85,81 @@ def _read_record(  # noqa: C901, PLR0915
             value, at = long_at(data, at, end)
             if at >= 0:
                 int64s(node[DATA])[slot] = value
-                complete(node)
-        elif op == ops.TEXT or op == ops.KEY:
-            length, at = text_size(data, at, end)
+                end_slot(node, 1)
+        elif op == ops.TEXT:
+            length, at = text_size(data, at, end, step[ops.A])
             if at >= 0:
-                failed = put_bytes(data, at, length, size, node, slot)
-                if failed < 0:
-                    state[ops.STUCK_NODE] = step[ops.NODE]
-                    return failed, before, row - 1
-                at += length
-                if op == ops.TEXT:
-                    complete(node)
-                else:
-                    node[COUNT] = slot + 1
+                at = put_bytes(data, at, length, size, node, slot)
+                if at >= 0:
+                    end_slot(node, 1)
         elif op == ops.DOUBLE8:
             if end - at < 8:
                 return np.int64(ops.ENDS_EARLY), before, row - 1
             int64s(node[DATA])[slot] = bits64(data, at)
             at += 8
-            complete(node)
+            end_slot(node, 1)
         elif op == ops.INT32:
             value, at = int_at(data, at, end)
             if at >= 0:
                 int32s(node[DATA])[slot] = np.int32(value)
-                complete(node)
+                end_slot(node, 1)
         elif op == ops.UNION:
             index, at = int_at(data, at, end)
             if at >= 0:
                 if index < 0 or index >= step[ops.A]:
                     return np.int64(ops.BAD_BRANCH), before, row - 1
-                row = row_of(program, row + index, WIDTH)[ops.A]
+                row = start + row_of(program, row + index, WIDTH)[ops.A]
         elif op == ops.JUMP:
-            row = step[ops.A]
+            row = start + step[ops.A]
         elif op == ops.BOOL:
             if at >= end:
                 return np.int64(ops.ENDS_EARLY), before, row - 1
-            bits, bit = at_address(node[DATA]), slot & 7
-            value = np.int64(data[at] == 1)
-            bits[slot >> 3] = (bits[slot >> 3] & ((1 << bit) - 1)) | (value << bit)
+            put_bit(node[DATA], slot, np.int64(data[at] == 1))
             at += 1
-            complete(node)
+            end_slot(node, 1)
         elif op == ops.NULL:
             null_slots(nodes, flat_nodes, step[ops.NODE])
         elif op == ops.STRUCT:
-            complete(node)
+            end_slot(node, 1)
         elif op == ops.END:
             return np.int64(0), at, row
         elif op == ops.WIDEN:
             value, at = int_at(data, at, end)
             if at >= 0:
                 int64s(node[DATA])[slot] = value
-                complete(node)
+                end_slot(node, 1)
         elif op == ops.MILLIS:
             at = put_millis(data, at, end, step[ops.A], node, slot)
             if at >= 0:
-                complete(node)
+                end_slot(node, 1)
         elif op == ops.FLOAT4:
             if end - at < 4:
                 return np.int64(ops.ENDS_EARLY), before, row - 1
             int32s(node[DATA])[slot] = bits32(data, at)
             at += 4
-            complete(node)
+            end_slot(node, 1)
         elif op == ops.CONVERT:
             at = convert(data, at, end, step[ops.A], step[ops.B], node, slot)
             if at >= 0:
-                complete(node)
+                end_slot(node, 1)
 
         # Bytes.
         elif op == ops.ENUM:
             at = put_symbol(data, at, end, step[ops.A], step[ops.B], node)
             if at >= 0:
-                complete(node)
-            else:
-                state[ops.STUCK_NODE] = step[ops.NODE]
-        elif op == ops.FIXED:
-            if step[ops.A] > end - at:
-                return np.int64(ops.ENDS_EARLY), before, row - 1
-            failed = put_bytes(data, at, step[ops.A], size, node, slot)
-            if failed < 0:
-                state[ops.STUCK_NODE] = step[ops.NODE]
-                return failed, before, row - 1
-            at += step[ops.A]
-            complete(node)
+                end_slot(node, 1)
         elif op == ops.DECIMAL:
-            length = step[ops.A]
-            if length < 0:
-                length, at = text_size(data, at, end)
-            elif length > end - at:
-                return np.int64(ops.ENDS_EARLY), before, row - 1
+            length, at = text_size(data, at, end, step[ops.A])
             if at >= 0:
-                failed = put_decimal(data, at, length, step[ops.B], step[ops.C], node, slot)
-                if failed < 0:
-                    return failed, before, row - 1
-                at += length
-                complete(node)
+                at = put_decimal(data, at, length, step[ops.B], step[ops.C], node, slot)
+                if at >= 0:
+                    end_slot(node, 1)
 
         # Lists.
         elif op == ops.LIST or op == ops.SKIP_LIST:
             depth += 1
             counts[depth] = 0
-            row = step[ops.B] - 1  # the row of NEXT, which reads the first block
+            row = start + step[ops.B] - 1  # the row of NEXT, which reads the first block
         elif op == ops.NEXT or op == ops.SKIP_NEXT:
             if counts[depth] > 0:
                 counts[depth] -= 1
@@ -184,11 +178,11 @@ def _read_record(  # noqa: C901, PLR0915
                     failed = has_room(nodes, step[ops.A], state)
                     if failed < 0:
                         return failed, before, row - 1
-                row = step[ops.B]
+                row = start + step[ops.B]
             else:
                 depth -= 1
                 if op == ops.NEXT:
-                    close_list(nodes, node, step[ops.A])
+                    end_list(nodes, node, 1)
 
         # Defaults, and what the reader does not have.
         elif op == ops.NULL_OTHERS:
@@ -197,7 +191,7 @@ def _read_record(  # noqa: C901, PLR0915
             outer_at, outer_end, outer_size = at, end, size
             data, end = at_address(step[ops.A]), step[ops.B]
             at = before - before
-            size = end + ops.SLACK
+            size = end + SLACK
         elif op == ops.RESTORE:
             data, at, end, size = whole, outer_at, outer_end, outer_size
         elif op == ops.SKIP_INT:
@@ -205,16 +199,13 @@ def _read_record(  # noqa: C901, PLR0915
         elif op == ops.SKIP_LONG:
             value, at = long_at(data, at, end)
         elif op == ops.SKIP_TEXT:
-            length, at = text_size(data, at, end)
+            length, at = text_size(data, at, end, step[ops.A])
             if at >= 0:
                 at += length
-        elif op == ops.SKIP_BYTES:
-            if step[ops.A] > end - at:
-                return np.int64(ops.ENDS_EARLY), before, row - 1
-            at += step[ops.A]
         else:
             return np.int64(ops.UNRESOLVED), before, row - 1
         if at < 0:
+            state[STUCK_NODE] = step[ops.NODE]
             return at, before, row - 1
 
 
@@ -223,38 +214,40 @@ def decode_records(
     size: int,
     positions: Any,
     lengths: Any,
-    starts: Any,
     count: int,
-    program: Any,
+    state: Any,
     nodes: Any,
     flat_nodes: Any,
-    state: Any,
     corrupt_records: Any,
+    starts: Any,
+    program: Any,
     counts: Any,
 ) -> int:
-    """Writes a slot for each record from state[RECORD] on. Returns DONE, FULL or LARGE.
+    """Writes a slot for each record from state[RECORD] on. Returns DONE or FULL.
 
     A length below 0 is a null. ``size``: the bytes of ``data``. ``starts``: the row of the program
     where each record starts.
     """
     root = row_of(nodes, 0, NODE_WIDTH)
-    for record in range(state[ops.RECORD], count):
+    for record in range(state[RECORD], count):
         length, slot = np.int64(lengths[record]), root[COUNT]
         if length < 0:
             null_slots(nodes, flat_nodes, 0)
             continue
         at, start = positions[record], np.int64(starts[record])
-        failed, after, row = _read_record(
-            data, at, at + length, size, start, program, nodes, flat_nodes, state, counts
-        )
+        failed, after, row = np.int64(ops.UNRESOLVED), at, start
+        if record != state[REFUSED]:
+            failed, after, row = _read_record(
+                data, at, at + length, size, start, program, nodes, flat_nodes, state, counts
+            )
         if failed < 0:
-            rewind(nodes, state[ops.NODE_COUNT], slot)
-            if failed >= ops.NO_ROOM:
-                state[ops.RECORD] = record
-                return ops.FULL if failed == ops.NO_ROOM else ops.LARGE
+            rewind(nodes, state[NODE_COUNT], slot)
+            if failed == ops.NO_ROOM:
+                state[RECORD] = record
+                return FULL
             null_row(nodes, flat_nodes)
-            corrupt_records[state[ops.CORRUPT]] = record
-            state[ops.CORRUPT] += 1
-            state[ops.REASON], state[ops.AT], state[ops.ROW] = failed, after - at, row
-    state[ops.RECORD] = count
-    return ops.DONE
+            corrupt_records[state[CORRUPT]] = record
+            state[CORRUPT] += 1
+            state[REASON], state[AT], state[ops.ROW] = failed, after - at, row
+    state[RECORD] = count
+    return DONE

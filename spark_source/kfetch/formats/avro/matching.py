@@ -6,9 +6,9 @@ their fields, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from kfetch.formats.avro.schema import MISSING, NAMED, AvroType
+from kfetch.formats.avro.schema import MISSING, NAMED, AvroField, AvroType
 
 _PROMOTIONS = {
     "int": ("long", "float", "double"),
@@ -55,9 +55,15 @@ def _record_branch(writer: AvroType, union: AvroType, records: list[int]) -> int
     return found
 
 
+def missing_field(writer: AvroType, reader: AvroType) -> AvroField | None:
+    """Returns the first field of a record that the writer's lacks, and that has no default."""
+    fields = (field for field in reader.fields if field.default is MISSING)
+    return next((field for field in fields if writer.field(field.name) is None), None)
+
+
 def _fits(writer: AvroType, reader: AvroType) -> bool:
     """Returns whether no field of a record is in error. Fields inside fields do not count."""
-    if any(f.default is MISSING and writer.field(f.name) is None for f in reader.fields):
+    if missing_field(writer, reader) is not None:
         return False
     pairs = ((field.type, reader.field(field.name)) for field in writer.fields)
     return all(found is None or not _is_error(kind, found.type) for kind, found in pairs)
@@ -75,38 +81,19 @@ def _is_error(writer: AvroType, reader: AvroType) -> bool:
     if writer.kind == "enum":
         return writer.short_name != reader.short_name
     if writer.kind == "record":
-        return any(f.default is MISSING and writer.field(f.name) is None for f in reader.fields)
+        return missing_field(writer, reader) is not None
     return False
 
 
 def are_equivalent(writer: AvroType, reader: AvroType) -> bool:
     """Returns whether two unions have the same branches in the same order."""
-    return _same(writer, reader, {})
+    return _outline(writer) == _outline(reader)
 
 
-def _same(writer: AvroType, reader: AvroType, known: dict[tuple[int, int], bool]) -> bool:
-    if writer.kind != reader.kind or (
-        writer.kind in NAMED and writer.short_name != reader.short_name
-    ):
-        return False
-    pair = id(writer), id(reader)
-    if pair not in known:
-        known[pair] = _same_inside(writer, reader, lambda a, b: _same(a, b, known))
-    return known[pair]
-
-
-def _same_inside(
-    writer: AvroType, reader: AvroType, same: Callable[[AvroType, AvroType], bool]
-) -> bool:
-    if writer.size != reader.size or writer.symbols != reader.symbols:
-        return False
-    if [field.name for field in writer.fields] != [field.name for field in reader.fields]:
-        return False
-    if len(writer.inside) != len(reader.inside):
-        return False
-    inside = [*zip(writer.inside, reader.inside, strict=True)]
-    fields = zip(writer.fields, reader.fields, strict=True)
-    return all(same(a, b) for a, b in [*inside, *((a.type, b.type) for a, b in fields)])
+def _outline(kind: AvroType) -> tuple[object, ...]:
+    inside = [*map(_outline, kind.inside)]
+    fields = [(field.name, _outline(field.type)) for field in kind.fields]
+    return kind.kind, kind.short_name, kind.size, kind.symbols, inside, fields
 
 
 def unknown_in_avro(writer: AvroType, reader: AvroType, prefix: str = "") -> Iterator[str]:

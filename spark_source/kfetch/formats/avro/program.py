@@ -1,6 +1,6 @@
 """Compiles a writer's and a reader's schema to a program: the instructions that decode a record.
 
-The instructions are rows of numbers (``layout``), which the compiled loops interpret. The
+The instructions are rows of numbers (``instructions``), which the compiled loops interpret. The
 schemas are resolved here, once, as Java's Avro library does it. Parts that can't be resolved become
 the instruction FAIL, because the writer may never use them.
 """
@@ -15,11 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from kfetch.errors import OptionError
-from kfetch.formats.avro import layout as ops
+from kfetch.formats.avro import instructions as ops
 from kfetch.formats.avro.defaults import encoded_default
-from kfetch.formats.avro.matching import are_equivalent, is_promotion, matching_branch
-from kfetch.formats.avro.schema import MISSING, AvroField, AvroType
+from kfetch.formats.avro.matching import (
+    are_equivalent,
+    is_promotion,
+    matching_branch,
+    missing_field,
+)
+from kfetch.formats.avro.schema import AvroField, AvroType
 from kfetch.formats.avro.types import branches, is_wide_union
+from kfetch.formats.columns.node_table import SLACK
 from kfetch.formats.columns.struct_column import Plan
 from kfetch.formats.columns.types import Kind
 from kfetch.records.arrow import Array
@@ -197,12 +203,11 @@ class _Compiler:
             case "record":
                 self._record(writer, reader, node)
             case "array":
-                with self._list(ops.LIST, ops.NEXT, node, _least(writer.inside[0])) as child:
+                with self._list(ops.LIST, ops.NEXT, node, writer) as child:
                     self.value(writer.inside[0], reader.inside[0], child)
             case "map":
-                least = 1 + _least(writer.inside[0])
-                with self._list(ops.LIST, ops.NEXT, node, least) as key:
-                    self.add(ops.KEY, key)
+                with self._list(ops.LIST, ops.NEXT, node, writer) as key:
+                    self.add(ops.TEXT, key, a=-1)
                     self.value(writer.inside[0], reader.inside[0], key + 1)
             case "enum":
                 self._enum(writer, reader, node)
@@ -211,17 +216,12 @@ class _Compiler:
                     self._fail(writer, reader)
                 else:
                     self._bytes(node, writer.size)
-            case "bytes":
+            case "bytes" | "string":
                 self._bytes(node, -1)
+            case "long" if _is_millis(reader):
+                self.add(ops.MILLIS, node)
             case _:
-                self._primitive(reader, node)
-
-    def _primitive(self, reader: AvroType, node: int) -> None:
-        kind = reader.kind
-        if kind == "long" and _is_millis(reader):
-            self.add(ops.MILLIS, node)
-        else:
-            self.add(_PRIMITIVES[kind], node)
+                self.add(_NUMBERS[reader.kind], node)
 
     def _promoted(self, writer: AvroType, reader: AvroType, node: int) -> None:
         match reader.kind:
@@ -241,10 +241,8 @@ class _Compiler:
             upper, lower = power >> 64, power & (2**64 - 1)
             lower -= (lower >> 63) << 64  # the same bits with a sign
             self.add(ops.DECIMAL, node, a=size, b=upper, c=lower)
-        elif size < 0:
-            self.add(ops.TEXT, node)
         else:
-            self.add(ops.FIXED, node, a=size)
+            self.add(ops.TEXT, node, a=size)
 
     def _enum(self, writer: AvroType, reader: AvroType, node: int) -> None:
         if writer.short_name != reader.short_name:
@@ -254,27 +252,27 @@ class _Compiler:
         for symbol in writer.symbols:
             known = symbol if symbol in reader.symbols else reader.default
             texts.append(None if known is None else known.encode())
-        address = self._keep(b"".join((text or b"") + bytes(ops.SLACK) for text in texts))
+        address = self._keep(b"".join((text or b"") + bytes(SLACK) for text in texts))
         pairs = np.zeros((max(len(texts), 1), 2), np.int64)
         for i, text in enumerate(texts):
             pairs[i] = address, -1 if text is None else len(text)
-            address += len(text or b"") + ops.SLACK
+            address += len(text or b"") + SLACK
         self._buffers.append(pairs)
         self.add(ops.ENUM, node, a=len(texts), b=pairs.ctypes.data)
 
     def _keep(self, data: bytes) -> int:
         """Returns the address of bytes that live as long as the program."""
-        buffer = pa.py_buffer(data + bytes(ops.SLACK))
+        buffer = pa.py_buffer(data + bytes(SLACK))
         self._buffers.append(buffer)
         return buffer.address
 
     def _record(self, writer: AvroType, reader: AvroType, node: int) -> None:
-        for field in reader.fields:
-            if field.default is MISSING and writer.field(field.name) is None:
-                why = f"{writer} has no field {field.name}, and the reader's has no default"
-                advice = "give the reader's field a default, or correct one of the schemas"
-                self._fail(writer, reader, why, advice)
-                return
+        missing = missing_field(writer, reader)
+        if missing is not None:
+            why = f"{writer} has no field {missing.name}, and the reader's has no default"
+            advice = "give the reader's field a default, or correct one of the schemas"
+            self._fail(writer, reader, why, advice)
+            return
         children = self._plan.children(node)
         numbers = {field.name: child for field, child in zip(reader.fields, children, strict=True)}
         for field in writer.fields:
@@ -311,8 +309,9 @@ class _Compiler:
         self.add(ops.RESTORE)
 
     @contextmanager
-    def _list(self, first: int, last: int, node: int, least: int) -> Iterator[int]:
+    def _list(self, first: int, last: int, node: int, writer: AvroType) -> Iterator[int]:
         """Compiles a list around the instructions of its element. Yields the first child."""
+        least = _least(writer.inside[0]) + (writer.kind == "map")  # a key has a byte at least
         child = self._plan.children(node)[0] if first == ops.LIST else 0
         start = self.add(first, node, a=child, c=least)
         self._lists += 1
@@ -336,13 +335,10 @@ class _Compiler:
                 for field in writer.fields:
                     with self._named(field.name):
                         self._skip(field.type)
-            case "array":
-                with self._list(ops.SKIP_LIST, ops.SKIP_NEXT, 0, _least(writer.inside[0])):
-                    self._skip(writer.inside[0])
-            case "map":
-                least = 1 + _least(writer.inside[0])
-                with self._list(ops.SKIP_LIST, ops.SKIP_NEXT, 0, least):
-                    self.add(ops.SKIP_TEXT)
+            case "array" | "map":
+                with self._list(ops.SKIP_LIST, ops.SKIP_NEXT, 0, writer):
+                    if writer.kind == "map":
+                        self.add(ops.SKIP_TEXT, a=-1)
                     self._skip(writer.inside[0])
             case "union":
                 self._cases(writer, lambda _, kind: self._skip(kind))
@@ -351,11 +347,11 @@ class _Compiler:
             case "long":
                 self.add(ops.SKIP_LONG)
             case "string" | "bytes":
-                self.add(ops.SKIP_TEXT)
+                self.add(ops.SKIP_TEXT, a=-1)
             case "null":
                 pass
             case _:
-                self.add(ops.SKIP_BYTES, a=_least(writer))
+                self.add(ops.SKIP_TEXT, a=_least(writer))
 
 
 def _is_null(kind: AvroType, data: bytes) -> bool:
@@ -379,11 +375,10 @@ def _is_millis(reader: AvroType) -> bool:
     )
 
 
-_PRIMITIVES = {
+_NUMBERS = {
     "boolean": ops.BOOL,
     "int": ops.INT32,
     "long": ops.INT64,
     "float": ops.FLOAT4,
     "double": ops.DOUBLE8,
-    "string": ops.TEXT,
 }

@@ -1,4 +1,4 @@
-"""Machine operations for the compiled loops that numba has no words for.
+"""How the loops are compiled, and machine operations that numba has no words for.
 
 Nothing here checks a position. ``data`` may be read up to 15 bytes behind the position.
 """
@@ -8,9 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+inlined = njit(forceinline=True, error_model="numpy")
+called = njit(error_model="numpy")
 
 _I8, _I64 = ir.IntType(8), ir.IntType(64)
 _VECTOR = ir.VectorType(_I8, 16)

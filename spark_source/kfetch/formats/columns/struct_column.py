@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kfetch.errors import KfetchError
-from kfetch.formats.columns import layout
+from kfetch.formats.columns import node_table as nodes
 from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.records.arrow import BATCH_BYTES_MAX, Array
 from kfetch.records.memory import Memory, PartIsFull
@@ -37,7 +37,7 @@ _TEXTS = (Kind.STRING, Kind.BINARY)
 _LISTS = (Kind.ARRAY, Kind.MAP)
 _LIST_SLOTS = 64  # of a list's elements at first, at least
 _GROWTH = 2
-_SLOTS_MAX = BATCH_BYTES_MAX - layout.SLACK  # the offsets of lists have 32 bits
+_SLOTS_MAX = BATCH_BYTES_MAX - nodes.SLACK  # the offsets of lists have 32 bits
 _VALUE_BYTES_MAX = 128 << 20
 _UNFOLDED_MAX = 16
 _PARTS_MAX = 4
@@ -114,7 +114,7 @@ class _Share(NamedTuple):
 
     node: int
     column: int
-    """Where the table of nodes has its address: layout.VALID, ENDS or DATA."""
+    """Where the table of nodes has its address: nodes.VALID, ENDS or DATA."""
     bits: int
     """Bits for each slot."""
     in_list: bool
@@ -138,7 +138,7 @@ class Plan:
             self.types += kind.children
             self.parents += [len(self._first_children) - 1] * len(kind.children)
             self._names += _encoded_names(kind)
-        self._text = pa.py_buffer(b"".join(name + bytes(layout.SLACK) for name in self._names))
+        self._text = pa.py_buffer(b"".join(name + bytes(nodes.SLACK) for name in self._names))
         self.flat_nodes, self.table = self._tables()
         self.arrow_types = [arrow_type(kind) for kind in self.types]
         self.shares = [share for number in range(len(self.types)) for share in self._shares(number)]
@@ -165,31 +165,31 @@ class Plan:
 
     def _tables(self) -> tuple[Array, Array]:
         """Returns the table of flat nodes and the table of nodes, without buffers."""
-        table = np.zeros((len(self.types), layout.NODE_WIDTH), np.int64)
+        table = np.zeros((len(self.types), nodes.NODE_WIDTH), np.int64)
         at, flat = self._text.address, list[int]()
         for number, (kind, name) in enumerate(zip(self.types, self._names, strict=True)):
             inside = list(self.flat(number))
             row = table[number]
-            row[layout.KIND] = kind.kind
-            row[layout.FIRST_CHILD] = self._first_children[number]
-            row[layout.CHILDREN] = len(kind.children)
-            row[layout.PRECISION], row[layout.SCALE] = kind.precision, kind.scale
-            row[layout.NAME], row[layout.NAME_SIZE] = at, _readable_size(name)
-            row[layout.FLAT], row[layout.FLAT_COUNT] = len(flat), len(inside)
-            at += len(name) + layout.SLACK
+            row[nodes.KIND] = kind.kind
+            row[nodes.FIRST_CHILD] = self._first_children[number]
+            row[nodes.CHILDREN] = len(kind.children)
+            row[nodes.PRECISION], row[nodes.SCALE] = kind.precision, kind.scale
+            row[nodes.NAME], row[nodes.NAME_SIZE] = at, _readable_size(name)
+            row[nodes.FLAT], row[nodes.FLAT_COUNT] = len(flat), len(inside)
+            at += len(name) + nodes.SLACK
             flat += inside
         return np.array(flat, np.int64), table
 
     def _shares(self, number: int) -> Iterator[_Share]:
         kind, in_list = self.types[number].kind, self._is_in_list(number)
         if not self.is_key(number):
-            yield _Share(number, layout.VALID, 1, in_list, False)
+            yield _Share(number, nodes.VALID, 1, in_list, False)
         if kind in _TEXTS or kind in _LISTS:
-            yield _Share(number, layout.ENDS, 32, in_list, False)
+            yield _Share(number, nodes.ENDS, 32, in_list, False)
         if kind in _TEXTS:
-            yield _Share(number, layout.DATA, 0, in_list, True)
+            yield _Share(number, nodes.DATA, 0, in_list, True)
         elif kind in _WIDTHS:
-            yield _Share(number, layout.DATA, _WIDTHS[kind], in_list, False)
+            yield _Share(number, nodes.DATA, _WIDTHS[kind], in_list, False)
 
     def is_key(self, number: int) -> bool:
         """Returns whether a node is the key of a map. Keys are never null and have no bits for it.
@@ -218,7 +218,7 @@ def _encoded_names(kind: ValueType) -> list[bytes]:
 def _readable_size(name: bytes) -> int:
     """Returns a name's size, if its bytes in JSON are the name itself."""
     is_escaped = any(byte < 32 or byte in b'"\\' for byte in name)
-    return layout.UNREADABLE if is_escaped else len(name)
+    return nodes.UNREADABLE if is_escaped else len(name)
 
 
 class StructColumn:
@@ -230,7 +230,7 @@ class StructColumn:
         self._memory = memory
         self.table = plan.table.copy()
         slots = np.where(plan.in_list, max(_LIST_SLOTS, rows), rows)
-        room = data_bytes // max(int(plan.is_text.sum()), 1) + 4 * layout.SLACK
+        room = data_bytes // max(int(plan.is_text.sum()), 1) + 4 * nodes.SLACK
         room = min(room, BATCH_BYTES_MAX)
         # One allocation for all: each one costs time. Unwritten pages cost only address space.
         sizes = np.where(plan.is_text, room, (slots * plan.bits >> 3) + 8)
@@ -242,17 +242,17 @@ class StructColumn:
         self._starts = starts.tolist()
         self._grown: dict[tuple[int, int], pa.Buffer] = {}
         self.table[plan.nodes, plan.columns] = starts + self._whole.address
-        self.table[plan.nodes, layout.CAPACITY] = slots
-        self.table[plan.nodes, layout.ROOM] = room
+        self.table[plan.nodes, nodes.CAPACITY] = slots
+        self.table[plan.nodes, nodes.ROOM] = room
         buffer: Any = self._whole
         whole = np.frombuffer(buffer, np.uint8)
-        for at in starts[plan.columns == layout.ENDS].tolist():
+        for at in starts[plan.columns == nodes.ENDS].tolist():
             whole[at : at + 4] = 0
 
     @property
     def rows(self) -> int:
         """The records that are written."""
-        return int(self.table[0, layout.COUNT])
+        return int(self.table[0, nodes.COUNT])
 
     def grow(self, stuck: int, value_bytes: int) -> bool:
         """Makes room: for text in node ``stuck``, or for slots in the list's child ``~stuck``.
@@ -268,8 +268,8 @@ class StructColumn:
         parent = self._plan.parents[~stuck]
         slot_bits = sum(map(_slot_bits, self._plan.types[parent].children))
         most = 8 * limit // slot_bits
-        slots = int(self.table[~stuck, layout.CAPACITY])
-        larger = _larger(slots, int(self.table[~stuck, layout.COUNT]) + most, _SLOTS_MAX)
+        slots = int(self.table[~stuck, nodes.CAPACITY])
+        larger = _larger(slots, int(self.table[~stuck, nodes.COUNT]) + most, _SLOTS_MAX)
         self._check_part(larger * slot_bits // 8)
         for sibling in self._plan.children(parent) if larger else ():
             for inner in self._plan.flat(sibling):
@@ -277,12 +277,12 @@ class StructColumn:
         return larger > 0
 
     def _grow_text(self, number: int, limit: int) -> bool:
-        room = int(self.table[number, layout.ROOM])
-        most = int(self.table[number, layout.SIZE]) + limit
+        room = int(self.table[number, nodes.ROOM])
+        most = int(self.table[number, nodes.SIZE]) + limit
         if larger := _larger(room, most, BATCH_BYTES_MAX):
             self._check_part(larger)
-            self._resize(number, layout.DATA, room, larger)
-            self.table[number, layout.ROOM] = larger
+            self._resize(number, nodes.DATA, room, larger)
+            self.table[number, nodes.ROOM] = larger
         return larger > 0
 
     def _check_part(self, growth: int) -> None:
@@ -296,7 +296,7 @@ class StructColumn:
             if share.node == number and not share.is_text:
                 old, new = ((n * share.bits >> 3) + 8 for n in (slots, larger))
                 self._resize(number, share.column, old, new)
-        self.table[number, layout.CAPACITY] = larger
+        self.table[number, nodes.CAPACITY] = larger
 
     def _resize(self, number: int, column: int, old_size: int, size: int) -> None:
         self._memory.reserve(size)
@@ -324,17 +324,17 @@ class StructColumn:
 
     def _array(self, number: int) -> Any:
         row = self.table[number]
-        count, size = int(row[layout.COUNT]), int(row[layout.SIZE])
+        count, size = int(row[nodes.COUNT]), int(row[nodes.SIZE])
         kind, arrow_kind = self._plan.types[number].kind, self._plan.arrow_types[number]
         parts: list[pa.Buffer | None] = [None]
         if not self._plan.is_key(number):
-            parts = [self._buffer(number, layout.VALID, (count + 7) // 8)]
+            parts = [self._buffer(number, nodes.VALID, (count + 7) // 8)]
         if kind in _TEXTS or kind in _LISTS:
-            parts.append(self._buffer(number, layout.ENDS, 4 * count + 4))
+            parts.append(self._buffer(number, nodes.ENDS, 4 * count + 4))
         if kind in _TEXTS:
-            parts.append(self._buffer(number, layout.DATA, size))
+            parts.append(self._buffer(number, nodes.DATA, size))
         elif kind in _WIDTHS:
-            parts.append(self._buffer(number, layout.DATA, (count * _WIDTHS[kind] + 7) // 8))
+            parts.append(self._buffer(number, nodes.DATA, (count * _WIDTHS[kind] + 7) // 8))
         children = [self._array(child) for child in self._plan.children(number)]
         if kind is Kind.MAP:
             children = [_pairs(arrow_kind, children)]

@@ -11,7 +11,7 @@ DEPTH_MAX = 32
 
 
 class Kind(IntEnum):
-    """The kinds of types. The compiled loops know them by these numbers (``layout``)."""
+    """The kinds of types. The compiled loops know them by these numbers (``node_table``)."""
 
     INTERVAL = 0
     """Microseconds: Spark's INTERVAL DAY TO SECOND."""

@@ -17,23 +17,20 @@ import numpy as np
 import pyarrow as pa
 
 from kfetch.errors import OptionError
-from kfetch.formats.columns import layout
 from kfetch.formats.columns.ddl import kind_text
-from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem
+from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem, alone
+from kfetch.formats.columns.node_table import CORRUPT, DONE, DOUBTFUL, RECORD, REFUSED, SLACK
 from kfetch.formats.columns.raw_copies import copies
 from kfetch.formats.columns.struct_column import Plan, positions_of
 from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.json import reference
 from kfetch.formats.json.infer import unknown_in_json
-from kfetch.formats.json.powers import POWERS
+from kfetch.formats.json.loop_tables import DEPTH_MAX, POWERS, RAW, ZONE_RULES
 from kfetch.formats.json.substitutes import substitute
 from kfetch.formats.json.time_zones import zone_rules
 from kfetch.formats.json.times import Zones
 from kfetch.records.arrow import Array
-from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
-
-_FIRST = np.zeros(1, np.int64)
 
 CORRUPT_COLUMN = "_corrupt_record"
 """Spark's default of spark.sql.columnNameOfCorruptRecord."""
@@ -64,11 +61,14 @@ class JsonDecoder:
         """
         self.schema = schema
         self._settings = settings or JsonSettings()
-        self._loops = loops
+        self.loops = loops
         self._corrupt_at = _corrupt_field(schema, self._settings.corrupt_column)
         has_column = self._corrupt_at is not None
-        self._decoded = schema.without(self._settings.corrupt_column) if has_column else schema
-        self._plan = Plan(self._decoded)
+        decoded = schema.without(self._settings.corrupt_column) if has_column else schema
+        self.plan = Plan(decoded)
+        """The nodes of the columns."""
+        self.row_bytes = self.plan.row_bytes
+        """Bytes that a record takes beside its text."""
 
     def decode(
         self,
@@ -86,7 +86,7 @@ class JsonDecoder:
         positions and lengths of what the corrupt record column gets, if not the values.
         Raises KfetchError for more bytes of values than a column can hold.
         """
-        run = _JsonRun(self, data, np.ascontiguousarray(positions, np.int64), lengths, memory)
+        run = _JsonRun(self, data, positions, lengths, memory)
         corrupt = run.corrupt_records()
         values = run.column.array()
         if self._corrupt_at is not None:
@@ -105,13 +105,13 @@ class JsonDecoder:
 
     def unknown_fields(self, value: bytes) -> Iterable[str]:
         """Returns the fields of a value that the schema lacks."""
-        return unknown_in_json(value, self._decoded)
+        return unknown_in_json(value, self.plan.schema)
 
     def reference_row(self, value: bytes | memoryview) -> reference.ReferenceRow:
         """Returns a value's row, slowly."""
         settings = self._settings
         options = {"single_quotes": settings.single_quotes, "non_numeric": settings.non_numeric}
-        return reference.decode(value, self._decoded, settings.zones, **options)
+        return reference.decode(value, self.plan.schema, settings.zones, **options)
 
     def _with_corrupt_column(self, values: Any, text: Any) -> pa.StructArray:
         """Returns the column with the text of the corrupt records, whose bytes are not checked."""
@@ -127,27 +127,12 @@ class JsonDecoder:
         result: pa.StructArray = made
         return result
 
-    @property
-    def plan(self) -> Plan:
-        """The nodes of the columns."""
-        return self._plan
-
     @cached_property
     def zone_table(self) -> Array:
         """The offsets of the session's time zone; short ones if no column needs them."""
         zone = self._settings.zones.session
-        needed = any(kind.kind is Kind.TIMESTAMP for kind in self._plan.types)
+        needed = any(kind.kind is Kind.TIMESTAMP for kind in self.plan.types)
         return zone_rules(zone if needed or not isinstance(zone, tzinfo) else 0)
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes that a record takes beside its text."""
-        return self._plan.row_bytes
-
-    @property
-    def loops(self) -> FormatLoop:
-        """The compiled code."""
-        return self._loops
 
 
 def check_corrupt_column(
@@ -175,87 +160,43 @@ class _JsonRun(LoopCall):
     def __init__(
         self, decoder: JsonDecoder, data: Any, positions: Array, lengths: Array, memory: Memory
     ) -> None:
-        self._lengths = np.ascontiguousarray(lengths, np.int32)
-        super().__init__(decoder.plan, self._lengths, memory, state_width=layout.STATE_WIDTH)
+        values = data, positions, lengths, memory
+        stack = np.zeros(2 * DEPTH_MAX + 2, np.int64)  # the open containers
+        super().__init__(decoder.loops, decoder.plan, *values, POWERS, decoder.zone_table, stack)
         self._decoder = decoder
         self._data = memoryview(data)
-        self._positions = positions
-        self.state[layout.ZONE_RULES] = len(decoder.zone_table)
-        self.state[layout.NODE_COUNT] = len(decoder.plan.types)
-        tables = self.column.table, decoder.plan.flat_nodes
-        self._stack = np.zeros(2 * layout.DEPTH_MAX + 2, np.int64)  # the open containers
-        more = self.corrupt, POWERS, decoder.zone_table, self._stack
-        state = self.state.buffer_info()[0]
-        self._addresses = *map(address_of, tables), state, *map(address_of, more)
+        self.state[ZONE_RULES] = len(decoder.zone_table)
 
     def decode(self) -> None:
-        view = pa.py_buffer(self._data)
-        numbers = self._positions, self._lengths
-        while (result := self._loop(view, *numbers, len(self._positions))) != layout.DONE:
-            record = self.state[layout.RECORD]
+        while self.loop(self._view, self._positions, self._lengths) == DOUBTFUL:
+            record = self.state[RECORD]
             start = int(self._positions[record])
-            if result == layout.DOUBTFUL:
-                self._decide(record, self._data[start : start + int(self._lengths[record])])
-            else:
-                self._refuse(record)
-            self.state[layout.RECORD] = record + 1
+            self._decide(record, self._data[start : start + int(self._lengths[record])])
+            self.state[RECORD] = record + 1
 
     def _decide(self, record: int, value: memoryview) -> None:
         """Decodes the value that the loops could not decode."""
-        is_last = int(self._positions[record]) + len(value) + layout.SLACK > len(self._data)
-        padded = bytes(value) + bytes(layout.SLACK)
+        is_last = int(self._positions[record]) + len(value) + SLACK > len(self._data)
         # The loops read some bytes behind each value, so the last one may only need a copy.
-        result = self._one(padded, len(value), raw=0, record=record) if is_last else layout.DOUBTFUL
-        if result == layout.FULL:
-            self._refuse(record)
-        elif result == layout.DOUBTFUL:
-            row, problem = self._decoder.reference_row(value)
-            self._put(record, row, is_corrupt=problem is not None)
-
-    def _refuse(self, record: int) -> None:
-        """Writes the row of a record that needs more memory than one may have."""
-        self._put(record, [None] * len(self._decoder.plan.schema.children), is_corrupt=True)
-
-    def _put(self, record: int, row: list[Any] | None, *, is_corrupt: bool) -> None:
+        if is_last and self._one(bytes(value), raw=0, record=record) == DONE:
+            return
+        row, problem = self._decoder.reference_row(value)
+        corrupt = self.state[CORRUPT]
         document = substitute(row, self._decoder.plan.schema)
-        padded = document + bytes(layout.SLACK)
-        if self._one(padded, len(document), raw=1, record=record) != layout.DONE:
+        if self._one(document, raw=1, record=record) != DONE:
             raise AssertionError(f"the loops refuse the row of record {record}")
-        if is_corrupt:
-            self.corrupt[self.state[layout.CORRUPT]] = record
-            self.state[layout.CORRUPT] += 1
+        if problem is not None:
+            self.corrupt[corrupt] = record
+            self.state[CORRUPT] = corrupt + 1
 
-    def _one(self, data: bytes, length: int, *, raw: int, record: int) -> int:
-        """Decodes one document from other memory."""
-        corrupt = self.state[layout.CORRUPT]
-        self.state[layout.RECORD], self.state[layout.RAW] = 0, raw
-        lengths = np.full(1, length, np.int32)
-        value_bytes = int(self._lengths[record])
-        result = self._loop(pa.py_buffer(data), _FIRST, lengths, 1, value_bytes=value_bytes)
-        self.state[layout.RAW] = 0
-        if self.state[layout.CORRUPT] > corrupt:
+    def _one(self, document: bytes, *, raw: int, record: int) -> int:
+        """Decodes one document from other memory. ``raw``: whether it is a substitute."""
+        corrupt = self.state[CORRUPT]
+        self.state[RECORD], self.state[RAW] = 0, raw
+        _, position, length = alone(document)
+        view = pa.py_buffer(document + bytes(SLACK))
+        result = self.loop(view, position, length, value_bytes=int(self._lengths[record]))
+        self.state[RAW], self.state[REFUSED] = 0, -1
+        if self.state[CORRUPT] > corrupt:
             self.corrupt[corrupt] = record
         return result
-
-    def _loop(
-        self,
-        view: pa.Buffer,
-        positions: Array,
-        lengths: Array,
-        count: int,
-        *,
-        value_bytes: int = 0,
-    ) -> int:
-        """Calls the loops, with larger buffers as often as they need them.
-
-        ``value_bytes``: the size of the record's value, if the document stands for another one.
-        FULL means that the record needs more memory than one may have.
-        """
-        records = address_of(positions), address_of(lengths), count
-        while True:
-            result = self._decoder.loops(view.address, view.size, *records, *self._addresses)
-            if result != layout.FULL:
-                return result
-            size = value_bytes or int(lengths[self.state[layout.RECORD]])
-            if not self.column.grow(self.state[layout.STUCK_NODE], size):
-                return result

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfetch.errors import OptionError
-from kfetch.formats.columns import layout
 from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.columns.types import ValueType
 from kfetch.formats.format import Format
 from kfetch.formats.json.decoder import JsonDecoder, JsonSettings, check_corrupt_column
+from kfetch.formats.json.loop_tables import PARAMETERS
 from kfetch.formats.json.options import JsonColumn
 from kfetch.formats.json.time_zones import find_zone, zone_named
 from kfetch.formats.json.times import Zones
@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 
 class _JsonFormat(Format[JsonColumn]):
     title = "JSON"
-    parameters = layout.PARAMETERS
-    loop_modules = ("scalar_loops", "skip_loops", "text_loops", "time_loops")
+    parameters = PARAMETERS
+    loop_modules = (
+        "loop_tables",
+        "number_loops",
+        "scalar_loops",
+        "skip_loops",
+        "text_loops",
+        "time_loops",
+    )
 
     def value_type(self, column: JsonColumn) -> ValueType:
         parsed = parse_schema(column.schema, option=column.type_option)

@@ -13,17 +13,22 @@ from typing import Any
 import numpy as np
 
 from kfetch.compiled.pointers import row_of
-from kfetch.formats.columns.intrinsics import at_address, int32s, special16, trailing_zeros, word
-from kfetch.formats.columns.layout import (
+from kfetch.formats.columns.intrinsics import (
+    at_address,
+    called,
+    inlined,
+    special16,
+    trailing_zeros,
+    word,
+)
+from kfetch.formats.columns.node_table import (
     ARRAY,
     CAPACITY,
     CHILDREN,
     CORRUPT,
     COUNT,
-    DEPTH_MAX,
     DONE,
     DOUBTFUL,
-    ENDS,
     FIRST_CHILD,
     FULL,
     KIND,
@@ -31,14 +36,15 @@ from kfetch.formats.columns.layout import (
     NAME_SIZE,
     NODE_COUNT,
     NODE_WIDTH,
-    RAW,
     RECORD,
+    REFUSED,
     SLACK,
     STRUCT,
     STUCK_NODE,
 )
-from kfetch.formats.columns.number_loops import MISMATCH, UNSURE, called, inlined
-from kfetch.formats.columns.slot_loops import null_slots, rewind, set_valid
+from kfetch.formats.columns.slot_loops import end_list, end_slot, null_slots, rewind
+from kfetch.formats.json.loop_tables import DEPTH_MAX, RAW
+from kfetch.formats.json.number_loops import MISMATCH, UNSURE
 from kfetch.formats.json.scalar_loops import put_scalar, put_string
 from kfetch.formats.json.skip_loops import skip_value
 from kfetch.formats.json.text_loops import (
@@ -114,22 +120,13 @@ def _field(data: Any, at: int, end: int, nodes: Any, struct: Any, expected: int)
 
 
 @called
-def _close_struct(nodes: Any, flat_nodes: Any, struct: Any, valid: int) -> None:
+def _close_struct(nodes: Any, flat_nodes: Any, struct: Any) -> None:
     """Ends a struct's slot. Fields that the document has not are null."""
     slot, first = struct[COUNT], struct[FIRST_CHILD]
     for number in range(first, first + struct[CHILDREN]):
         if row_of(nodes, number, NODE_WIDTH)[COUNT] <= slot:
             null_slots(nodes, flat_nodes, number)
-    set_valid(struct, slot, valid)
-    struct[COUNT] = slot + 1
-
-
-@called
-def _close_list(nodes: Any, node: Any) -> None:
-    slot = node[COUNT]
-    int32s(node[ENDS])[slot + 1] = row_of(nodes, node[FIRST_CHILD], NODE_WIDTH)[COUNT]
-    set_valid(node, slot, 1)
-    node[COUNT] = slot + 1
+    end_slot(struct, 1)
 
 
 @called
@@ -163,9 +160,9 @@ def _read_document(  # noqa: C901, PLR0915
                     return UNSURE
                 at += 1
                 if kind == STRUCT:
-                    _close_struct(nodes, flat_nodes, container, 1)
+                    _close_struct(nodes, flat_nodes, container)
                 else:
-                    _close_list(nodes, container)
+                    end_list(nodes, container, 1)
                 if depth == 0:
                     return corrupt if at <= end else UNSURE
                 depth -= 1
@@ -240,8 +237,7 @@ def _read_document(  # noqa: C901, PLR0915
         elif value_kind < STRUCT:
             after = put_scalar(data, at, end, node, value_kind, value_slot, state, powers, zones)
             if after >= 0:
-                set_valid(node, value_slot, 1)
-                node[COUNT] = value_slot + 1
+                end_slot(node, 1)
                 at = after
             elif after == NO_ROOM:
                 state[STUCK_NODE] = target
@@ -283,9 +279,9 @@ def decode_documents(
     positions: Any,
     lengths: Any,
     count: int,
+    state: Any,
     nodes: Any,
     flat_nodes: Any,
-    state: Any,
     corrupt_records: Any,
     powers: Any,
     zones: Any,
@@ -307,12 +303,15 @@ def decode_documents(
         if at >= end:
             null_slots(nodes, flat_nodes, 0)
             continue
-        if data[at] == OPEN:
+        if record == state[REFUSED]:
+            _close_struct(nodes, flat_nodes, root)
+            result = np.int64(1)
+        elif data[at] == OPEN:
             result = _read_document(
                 data, at + 1, end, nodes, flat_nodes, state, powers, zones, stack
             )
         elif data[at] < 0x80:  # whatever it is, it is no object
-            _close_struct(nodes, flat_nodes, root, 1)
+            _close_struct(nodes, flat_nodes, root)
             result = np.int64(1)
         else:
             result = np.int64(UNSURE)

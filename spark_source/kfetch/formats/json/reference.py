@@ -50,15 +50,6 @@ class _TooLarge(Exception):
     """The row takes more memory than one value may have."""
 
 
-class _Partial(Exception):
-    """A value of which a part could not be converted."""
-
-    def __init__(self, value: JsonValue, cause: BadDocument) -> None:
-        super().__init__(cause.what)
-        self.value = value
-        self.cause = cause
-
-
 def decode(
     data: bytes | memoryview,
     schema: ValueType,
@@ -75,9 +66,8 @@ def decode(
     try:
         if tokens.next() is None:
             return ReferenceRow(None, None)
-        return ReferenceRow(converter.root(schema), None)
-    except _Partial as partial:
-        return ReferenceRow(partial.value, problem_of(partial.cause, text))
+        row, cause = converter.root(schema), converter.cause
+        return ReferenceRow(row, None if cause is None else problem_of(cause, text))
     except BadDocument as error:
         return ReferenceRow(nothing, problem_of(error, text))
     except _TooLarge:
@@ -104,9 +94,11 @@ class _Converter:
         self._zones = zones
         self._non_numeric = non_numeric
         self._path: list[str] = []  # of the schema, so that errors show no data
+        self.cause: BadDocument | None = None
+        """Why the first part that is null could not be converted. Errors behind it do not count."""
 
     def root(self, schema: ValueType) -> list[JsonValue]:
-        """Returns the fields of the document. Raises BadDocument or _Partial."""
+        """Returns the fields of the document, null for those in error. Raises BadDocument."""
         token = self._tokens.token
         if token is Token.START_OBJECT:
             return self._object(schema)
@@ -154,7 +146,7 @@ class _Converter:
     # Structs, arrays, maps.
 
     def _object(self, kind: ValueType) -> list[JsonValue]:
-        tokens, problem = self._tokens, None
+        tokens = self._tokens
         self._charge(len(kind.children))
         row: list[JsonValue] = [None] * len(kind.children)
         indexes = {name: i for i, name in enumerate(kind.names)}
@@ -163,16 +155,12 @@ class _Converter:
             if index is None:
                 tokens.skip_children()
                 continue
+            before = self.cause
             try:
                 row[index] = self._inner(kind.children[index], kind.names[index])
-            except _Partial as partial:
-                problem = problem or partial.cause
-                row[index] = partial.value
             except BadDocument as error:
-                problem = problem or error
+                self.cause = before or error  # what the field noted is null with it
                 tokens.skip_children()
-        if problem:
-            raise _Partial(row, problem)
         return row
 
     def _struct(self, kind: ValueType, token: Token) -> JsonValue:
@@ -183,39 +171,28 @@ class _Converter:
     def _array(self, kind: ValueType, token: Token) -> JsonValue:
         if token is not Token.START_ARRAY:
             raise self._refused(kind)
-        elements, problem, cells = [], None, _cells(kind.children[0])
+        elements, cells = [], _cells(kind.children[0])
         while self._tokens.next() not in (None, Token.END_ARRAY):
             self._charge(cells)
-            try:
-                elements.append(self._inner(kind.children[0], "element"))
-            except _Partial as partial:
-                problem = problem or partial.cause
-                elements.append(partial.value)
-        if problem:
-            raise _Partial(elements, problem)
+            elements.append(self._inner(kind.children[0], "element"))
         return elements
 
     def _map(self, kind: ValueType, token: Token) -> JsonValue:
         """Returns pairs, with repeated keys as they are. One bad value makes the map null."""
         if token is not Token.START_OBJECT:
             raise self._refused(kind)
-        pairs, problem, failed = [], None, None
+        pairs, failed = [], None
         cells = sum(map(_cells, kind.children))
         while self._tokens.next() not in (None, Token.END_OBJECT):
             self._charge(cells)
             key = well_formed(self._tokens.name or "")
             try:
                 pairs.append((key, self._inner(kind.children[1], "value")))
-            except _Partial as partial:
-                problem = problem or partial.cause
-                pairs.append((key, partial.value))
             except BadDocument as error:
                 failed = failed or error
                 self._tokens.skip_children()
         if failed:
             raise failed
-        if problem:
-            raise _Partial(pairs, problem)
         return pairs
 
     # Scalars.

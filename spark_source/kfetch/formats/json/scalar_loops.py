@@ -12,13 +12,15 @@ import numpy as np
 
 from kfetch.formats.columns.intrinsics import (
     at_address,
+    called,
     float_from_bits,
     high_product,
+    inlined,
     int32s,
     int64s,
     single_to_bits,
 )
-from kfetch.formats.columns.layout import (
+from kfetch.formats.columns.node_table import (
     BINARY,
     BOOLEAN,
     DATA,
@@ -30,7 +32,6 @@ from kfetch.formats.columns.layout import (
     INT,
     LONG,
     PRECISION,
-    RAW,
     ROOM,
     SCALE,
     SHORT,
@@ -38,17 +39,10 @@ from kfetch.formats.columns.layout import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
-    ZONE_RULES,
 )
-from kfetch.formats.columns.number_loops import (
-    MISMATCH,
-    UNSURE,
-    called,
-    double_bits,
-    inlined,
-    integer,
-    number_parts,
-)
+from kfetch.formats.columns.slot_loops import put_bit
+from kfetch.formats.json.loop_tables import RAW, ZONE_RULES
+from kfetch.formats.json.number_loops import MISMATCH, UNSURE, double_bits, integer, number_parts
 from kfetch.formats.json.skip_loops import copy_value
 from kfetch.formats.json.text_loops import FALSE, QUOTE, TRUE, copy_string, is_word
 from kfetch.formats.json.time_loops import copy_base64, date, timestamp
@@ -172,43 +166,39 @@ def _put_boolean(data: Any, at: int, node: Any, slot: int) -> Any:
         at += 5
     else:
         return MISMATCH
-    bits, byte, bit = at_address(node[DATA]), slot >> 3, slot & 7
-    bits[byte] = (bits[byte] & ((1 << bit) - 1)) | (value << bit)
+    put_bit(node[DATA], slot, value)
+    return at
+
+
+@inlined
+def _end_text(node: Any, slot: int, at: Any, size: Any) -> Any:
+    """Ends a slot of text at ``size``, unless ``at`` is a refusal. Returns ``at``."""
+    if at >= 0:
+        node[SIZE] = size
+        int32s(node[ENDS])[slot + 1] = size
     return at
 
 
 @inlined
 def put_string(data: Any, at: int, end: int, node: Any, slot: int) -> Any:
     """Writes a string. ``at``: behind its opening quotation mark."""
-    to, size = at_address(node[DATA]), node[SIZE]
-    at, size = copy_string(data, at, end, to, size, node[ROOM])
-    if at >= 0:
-        node[SIZE] = size
-        int32s(node[ENDS])[slot + 1] = size
-    return at
+    at, size = copy_string(data, at, end, at_address(node[DATA]), node[SIZE], node[ROOM])
+    return _end_text(node, slot, at, size)
 
 
 @called
 def _put_text(data: Any, at: int, end: int, node: Any, slot: int) -> Any:
     """Writes a value that is no string as JSON text."""
-    to, size = at_address(node[DATA]), node[SIZE]
-    at, size = copy_value(data, at, end, to, size, node[ROOM])
-    if at >= 0:
-        node[SIZE] = size
-        int32s(node[ENDS])[slot + 1] = size
-    return at
+    at, size = copy_value(data, at, end, at_address(node[DATA]), node[SIZE], node[ROOM])
+    return _end_text(node, slot, at, size)
 
 
 @called
 def _put_binary(data: Any, at: int, end: int, node: Any, slot: int) -> Any:
     if data[at] != QUOTE:
         return MISMATCH
-    to, size = at_address(node[DATA]), node[SIZE]
-    at, size = copy_base64(data, at + 1, end, to, size, node[ROOM])
-    if at >= 0:
-        node[SIZE] = size
-        int32s(node[ENDS])[slot + 1] = size
-    return at
+    at, size = copy_base64(data, at + 1, end, at_address(node[DATA]), node[SIZE], node[ROOM])
+    return _end_text(node, slot, at, size)
 
 
 @called

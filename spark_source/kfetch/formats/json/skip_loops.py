@@ -9,9 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from kfetch.compiled.pointers import copy
-from kfetch.formats.columns.intrinsics import copy16, high_bits16, special16, trailing_zeros
-from kfetch.formats.columns.layout import SLACK
-from kfetch.formats.columns.number_loops import UNSURE, called, inlined, integer, is_digit
+from kfetch.formats.columns.intrinsics import (
+    called,
+    copy16,
+    high_bits16,
+    inlined,
+    special16,
+    trailing_zeros,
+)
+from kfetch.formats.columns.node_table import SLACK
+from kfetch.formats.json.number_loops import UNSURE, integer, is_digit
 from kfetch.formats.json.text_loops import (
     BACKSLASH,
     CLOSE,

@@ -10,9 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from kfetch.formats.columns.intrinsics import copy16, high_bits16, special16, trailing_zeros, word
-from kfetch.formats.columns.layout import SLACK
-from kfetch.formats.columns.number_loops import UNSURE, called, inlined, is_digit
+from kfetch.formats.columns.intrinsics import (
+    called,
+    copy16,
+    high_bits16,
+    inlined,
+    special16,
+    trailing_zeros,
+    word,
+)
+from kfetch.formats.columns.node_table import SLACK
+from kfetch.formats.json.number_loops import UNSURE, is_digit
 
 NO_ROOM = -3
 """The buffer of a column is full."""

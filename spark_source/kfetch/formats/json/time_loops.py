@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from kfetch.compiled.pointers import row_of
-from kfetch.formats.columns.number_loops import UNSURE, called, inlined, is_digit
+from kfetch.formats.columns.intrinsics import called, inlined
+from kfetch.formats.json.number_loops import UNSURE, is_digit
 from kfetch.formats.json.text_loops import MINUS, NO_ROOM, PLUS, POINT, QUOTE, ZERO
 
 _DAY_S = 86_400

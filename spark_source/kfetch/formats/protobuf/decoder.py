@@ -6,6 +6,7 @@ decoded is a null row, as in Spark 4.2 with the mode PERMISSIVE.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -13,15 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem
-from kfetch.formats.columns.struct_column import positions_of, too_large
+from kfetch.formats.columns.decoded import DecodedColumn, FormatLoop, LoopCall, Problem, alone
+from kfetch.formats.columns.node_table import AT, REASON
+from kfetch.formats.columns.struct_column import positions_of
 from kfetch.formats.columns.types import ValueType
-from kfetch.formats.protobuf import layout
+from kfetch.formats.protobuf import field_table as table
 from kfetch.formats.protobuf.descriptors import read_descriptors
 from kfetch.formats.protobuf.plan import MessagePlan
 from kfetch.formats.protobuf.schema import Item, message_tree, unknown_in_protobuf
 from kfetch.records.arrow import Array
-from kfetch.records.codecs import address_of
 from kfetch.records.memory import UNLIMITED, Memory
 
 
@@ -86,9 +87,18 @@ class ProtobufDecoder:
         null. The bytes must not change meanwhile. The result does not refer to them.
         Raises KfetchError for more bytes of text than a column can hold.
         """
-        positions = np.ascontiguousarray(positions, np.int64)
-        lengths = np.ascontiguousarray(lengths, np.int32)
-        return _ProtobufRun(self, data, positions, lengths, memory).decoded()
+        return self._call(data, positions, lengths, memory).decoded()
+
+    def _call(
+        self, data: memoryview | bytes, positions: Array, lengths: Array, memory: Memory
+    ) -> LoopCall:
+        plan, values = self.plan, (data, positions, lengths, memory)
+        tables = plan.fields.copy(), plan.flat, plan.subtrees, plan.enums
+        stack = np.zeros(2 * table.DEPTH_MAX + 2, np.int64)
+        groups = np.zeros(table.DEPTH_MAX, np.int64)
+        call = LoopCall(self.loops, plan.nodes, *values, *tables, stack, groups)
+        call.state[table.FIELD_COUNT] = len(plan.fields)
+        return call
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """Returns the same for the values of a binary column."""
@@ -96,61 +106,13 @@ class ProtobufDecoder:
 
     def problem(self, value: bytes | memoryview, memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value can't be decoded, and where; None if it can."""
-        lengths = np.full(1, len(value), np.int32)
-        run = _ProtobufRun(self, value, np.zeros(1, np.int64), lengths, memory)
-        if not len(run.corrupt_records()):
-            return None
-        if run.refused:
-            return Problem(too_large(len(value)), 0)
-        return Problem(layout.REASONS[run.state[layout.WHY]], run.state[layout.AT])
+        return self._call(*alone(value), memory).problem(_reason)
 
     def unknown_fields(self, value: bytes) -> Iterable[str]:
         """Returns the numbers of the fields that the message lacks."""
         return unknown_in_protobuf(value, self.root)
 
 
-class _ProtobufRun(LoopCall):
-    """One call of ``decode``."""
-
-    def __init__(
-        self,
-        decoder: ProtobufDecoder,
-        data: memoryview | bytes,
-        positions: Array,
-        lengths: Array,
-        memory: Memory,
-    ) -> None:
-        plan = decoder.plan
-        super().__init__(plan.nodes, lengths, memory, state_width=layout.STATE_WIDTH)
-        self._loops = decoder.loops
-        self._data = data
-        self.state[layout.NODE_COUNT] = len(plan.nodes.types)
-        self.state[layout.FIELD_COUNT] = len(plan.fields)
-        lengths = lengths.copy()  # ``_refuse`` changes it
-        # The addresses below need these arrays to live as long as this object.
-        self._arrays = (
-            *(positions, lengths, self.column.table, plan.nodes.flat_nodes, plan.fields.copy()),
-            *(plan.flat, plan.subtrees, plan.enums, self.corrupt),
-            *(np.zeros(2 * layout.DEPTH_MAX + 2, np.int64), np.zeros(layout.DEPTH_MAX, np.int64)),
-        )
-
-    def decode(self) -> None:
-        view = pa.py_buffer(self._data)
-        positions, lengths, *tables, corrupt, stack, groups = map(address_of, self._arrays)
-        state = self.state.buffer_info()[0]
-        arguments = view.address, view.size, positions, lengths, len(self._arrays[0])
-        while True:
-            result = self._loops(*arguments, *tables, state, corrupt, stack, groups)
-            if result == layout.DONE:
-                return
-            record = self.state[layout.RECORD]
-            size = int(self._arrays[1][record])
-            if not self.column.grow(self.state[layout.STUCK_NODE], size):
-                self._refuse(record)
-
-    def _refuse(self, record: int) -> None:
-        """Makes a record corrupt: null, as every record that can't be decoded."""
-        self._arrays[1][record] = -1
-        self.corrupt[self.state[layout.CORRUPT]] = record
-        self.state[layout.CORRUPT] += 1
-        self.refused = True
+def _reason(state: array[int]) -> Problem:
+    """Returns what the state of the loops says about the last corrupt record."""
+    return Problem(table.REASONS[state[REASON]], state[AT])

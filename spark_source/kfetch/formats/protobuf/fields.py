@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-FieldValue = int | bytes
+FieldValue = int | bytes | None
+"""A number of variable length, or bytes with a length; None for a number of fixed width."""
+Fields = list[tuple[int, FieldValue]]
+"""The fields of a message: their numbers and values."""
 
 
 class Damaged(Exception):
@@ -28,8 +31,7 @@ def fields_of(data: bytes) -> Iterator[tuple[int, FieldValue]]:
             raise Damaged(f"byte {at} is no field")
         if at + size > len(data):
             raise Damaged("it ends inside a field")
-        if wire == 2:
-            yield label >> 3, data[at : at + size]
+        yield label >> 3, data[at : at + size] if wire == 2 else None
         at += size
 
 
@@ -49,12 +51,12 @@ def all_of(fields: Iterable[tuple[int, FieldValue]], number: int) -> list[bytes]
     return [value for found, value in fields if found == number and isinstance(value, bytes)]
 
 
-def message_of(fields: list[tuple[int, FieldValue]], number: int) -> list[tuple[int, FieldValue]]:
+def message_of(fields: Fields, number: int) -> Fields:
     """Returns the fields of a message inside: its parts merged, as the format has it."""
     return list(fields_of(b"".join(all_of(fields, number))))
 
 
-def text_of(fields: list[tuple[int, FieldValue]], number: int) -> str:
+def text_of(fields: Fields, number: int) -> str:
     """Returns the text of a field, empty without it. Raises Damaged for other bytes than UTF-8."""
     values = all_of(fields, number)
     try:
@@ -63,7 +65,7 @@ def text_of(fields: list[tuple[int, FieldValue]], number: int) -> str:
         raise Damaged("a name is not UTF-8") from None
 
 
-def number_of(fields: list[tuple[int, FieldValue]], number: int) -> int:
+def number_of(fields: Fields, number: int) -> int:
     """Returns the number in a field, 0 without it."""
     values = [value for found, value in fields if found == number and isinstance(value, int)]
     return values[-1] if values else 0
@@ -73,6 +75,11 @@ def signed(value: int, bits: int) -> int:
     """Returns a number of so many bits with its sign."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def inner_name(outer: str, name: str) -> str:
+    """Returns the full name of a type. ``outer``: that of the package or message around it."""
+    return f"{outer}.{name}" if outer else name
 
 
 def sized_field(number: int, value: bytes) -> bytes:

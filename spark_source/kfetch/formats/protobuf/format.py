@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from kfetch.errors import OptionError
 from kfetch.formats.columns.types import ValueType
 from kfetch.formats.format import FileReader, Format
-from kfetch.formats.protobuf import layout
+from kfetch.formats.protobuf import field_table as table
 from kfetch.formats.protobuf.decoder import ProtobufDecoder, message_type
 from kfetch.formats.protobuf.descriptors import read_descriptors
-from kfetch.formats.protobuf.names import (
+from kfetch.formats.protobuf.options import ProtobufColumn
+from kfetch.formats.protobuf.registry_files import (
     descriptor_set,
     lacks_descriptors,
     message_at,
     serialized_file,
 )
-from kfetch.formats.protobuf.options import ProtobufColumn
 
 if TYPE_CHECKING:
     from kfetch.formats.columns.decoded import FormatLoop
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 class _ProtobufFormat(Format[ProtobufColumn]):
     title = "Protobuf"
-    parameters = layout.PARAMETERS
-    loop_modules = ("layout", "row_loops", "text_loops", "wire_loops")
+    parameters = table.PARAMETERS
+    loop_modules = ("field_table", "row_loops", "text_loops", "wire_loops")
     schema_form = "serialized"
 
     def value_type(self, column: ProtobufColumn) -> ValueType:

@@ -13,7 +13,7 @@ from kfetch.errors import OptionError
 from kfetch.formats.columns.decoded import DecodedColumn, Problem
 from kfetch.formats.protobuf.decoder import ProtobufDecoder
 from kfetch.formats.protobuf.fields import Damaged
-from kfetch.formats.protobuf.names import lacks_descriptors, message_at, serialized_file
+from kfetch.formats.protobuf.registry_files import lacks_descriptors, message_at, serialized_file
 from kfetch.formats.registry.framing import SchemaCache, answer_for, bodies, body
 from kfetch.formats.registry.headers import SchemaHeader, read_header
 from kfetch.formats.registry.schemas import Schema, SchemaSource, SchemaUnknown

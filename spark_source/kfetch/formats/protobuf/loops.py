@@ -11,36 +11,40 @@ from typing import Any
 import numpy as np
 
 from kfetch.compiled.pointers import row_of
-from kfetch.formats.columns.layout import COUNT as NODE_SLOTS
-from kfetch.formats.columns.layout import NODE_WIDTH
-from kfetch.formats.columns.number_loops import called, inlined
-from kfetch.formats.columns.slot_loops import null_slots, rewind
-from kfetch.formats.protobuf.layout import (
+from kfetch.formats.columns.intrinsics import called, inlined
+from kfetch.formats.columns.node_table import (
     AT,
+    CORRUPT,
+    DONE,
+    FULL,
+    NODE_COUNT,
+    NODE_WIDTH,
+    REASON,
+    RECORD,
+    REFUSED,
+)
+from kfetch.formats.columns.node_table import COUNT as NODE_SLOTS
+from kfetch.formats.columns.slot_loops import null_slots, rewind, row_with
+from kfetch.formats.protobuf.field_table import (
     BAD,
     BYTES_TYPE,
     CLOSED,
-    CORRUPT,
     COUNT,
     DEPTH_MAX,
-    DONE,
     ENUM,
     ENUM_TYPE,
     FIELD_COUNT,
     FIELD_WIDTH,
     FIRST,
-    FULL,
     IMPLICIT,
     MESSAGE_TYPE,
     MISMATCH,
     NO_REASON,
     NO_ROOM,
-    NODE_COUNT,
     NOT_UTF8,
     NUMBER,
     ONEOF,
     PRESENT,
-    RECORD,
     REPEATED,
     SIZE,
     SIZED_WIRE,
@@ -50,28 +54,11 @@ from kfetch.formats.protobuf.layout import (
     TRUNCATED,
     TYPE,
     VALUE,
-    WHY,
     WIRE,
 )
 from kfetch.formats.protobuf.row_loops import append, clear_oneof, emit, forget
 from kfetch.formats.protobuf.text_loops import enum_row, is_utf8_at
 from kfetch.formats.protobuf.wire_loops import length, scalar, skip_field, tag
-
-
-@called
-def _search(fields: Any, message: Any, number: Any) -> Any:
-    """Returns the row of a message's field, -1 without one."""
-    low, high = message[FIRST], message[FIRST] + message[COUNT]
-    while low < high:
-        middle = (low + high) >> 1
-        found = row_of(fields, middle, FIELD_WIDTH)[NUMBER]
-        if found == number:
-            return middle
-        if found < number:
-            low = middle + 1
-        else:
-            high = middle
-    return np.int64(-1)
 
 
 @inlined
@@ -80,7 +67,7 @@ def _find(fields: Any, message: Any, number: int, guess: int) -> Any:
     end = message[FIRST] + message[COUNT]
     if guess < end and row_of(fields, guess, FIELD_WIDTH)[NUMBER] == number:
         return guess
-    return _search(fields, message, number)
+    return row_with(fields, message[FIRST], message[COUNT], FIELD_WIDTH, number)
 
 
 @inlined
@@ -237,14 +224,14 @@ def decode_messages(
     positions: Any,
     lengths: Any,
     count: int,
+    state: Any,
     nodes: Any,
     flat_nodes: Any,
+    corrupt_records: Any,
     fields: Any,
     flat: Any,
     subtrees: Any,
     enums: Any,
-    state: Any,
-    corrupt_records: Any,
     stack: Any,
     groups: Any,
 ) -> int:
@@ -259,7 +246,7 @@ def decode_messages(
         if end < at:
             null_slots(nodes, flat_nodes, 0)
             continue
-        if at < 0 or end > size:
+        if record == state[REFUSED]:
             result = np.int64(-TRUNCATED)
         else:
             result = _read_message(
@@ -273,7 +260,7 @@ def decode_messages(
             state[RECORD] = record
             return FULL
         null_slots(nodes, flat_nodes, 0)
-        state[WHY] = -result
+        state[REASON] = -result
         corrupt_records[state[CORRUPT]] = record
         state[CORRUPT] += 1
     state[RECORD] = count

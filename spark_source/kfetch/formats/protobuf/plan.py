@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from kfetch.errors import OptionError
 from kfetch.formats.columns.struct_column import Plan
-from kfetch.formats.protobuf import layout
+from kfetch.formats.protobuf import field_table as table
 from kfetch.formats.protobuf.schema import Item
 from kfetch.formats.protobuf.types import EnumType
 
 _WIRES = {
-    layout.DOUBLE_TYPE: layout.WIRE64,
-    layout.FIXED64_TYPE: layout.WIRE64,
-    layout.SFIXED64_TYPE: layout.WIRE64,
-    layout.FLOAT_TYPE: layout.WIRE32,
-    layout.FIXED32_TYPE: layout.WIRE32,
-    layout.SFIXED32_TYPE: layout.WIRE32,
-    layout.STRING_TYPE: layout.SIZED_WIRE,
-    layout.BYTES_TYPE: layout.SIZED_WIRE,
-    layout.MESSAGE_TYPE: layout.SIZED_WIRE,
+    table.DOUBLE_TYPE: table.WIRE64,
+    table.FIXED64_TYPE: table.WIRE64,
+    table.SFIXED64_TYPE: table.WIRE64,
+    table.FLOAT_TYPE: table.WIRE32,
+    table.FIXED32_TYPE: table.WIRE32,
+    table.SFIXED32_TYPE: table.WIRE32,
+    table.STRING_TYPE: table.SIZED_WIRE,
+    table.BYTES_TYPE: table.SIZED_WIRE,
+    table.MESSAGE_TYPE: table.SIZED_WIRE,
 }
 """Wire types of types. The others are numbers of variable length."""
 _UNKNOWN = "UNKNOWN_ENUM_VALUE_{}_"
@@ -58,7 +58,7 @@ class MessagePlan:
         self._enum_rows: dict[str, int] = {}
         rows = [self._row(row, item) for row, item in enumerate(self._items)]
         self.fields = np.array(rows, np.int64)
-        self.enums = np.array(self._enums or [[0] * layout.ENUM_WIDTH], np.int64)
+        self.enums = np.array(self._enums or [[0] * table.ENUM_WIDTH], np.int64)
         self._add_addresses()
         self.flat = np.array(self._flat or [0], np.int64)
         self.subtrees = np.array(self._subtrees or [0], np.int64)
@@ -82,23 +82,33 @@ class MessagePlan:
                 self._place(child, column)
 
     def _row(self, number: int, item: Item) -> list[int]:
-        row = [0] * layout.FIELD_WIDTH
+        row = [0] * table.FIELD_WIDTH
         column, list_node, probe = self._columns.get(number, (-1, -1, -1))
-        row[layout.COLUMN], row[layout.LIST], row[layout.PROBE] = column, list_node, probe
-        row[layout.PARENT], row[layout.FIRST] = self._parents[number], self._first[number]
-        row[layout.COUNT], row[layout.SHAPE] = len(item.children), item.shape
-        row[layout.TYPE], row[layout.WIRE] = layout.MESSAGE_TYPE, layout.SIZED_WIRE
-        row[layout.ONEOF] = -1
+        row[table.COLUMN], row[table.LIST], row[table.PROBE] = (
+            column,
+            list_node,
+            probe,
+        )
+        row[table.PARENT], row[table.FIRST] = self._parents[number], self._first[number]
+        row[table.COUNT], row[table.SHAPE] = len(item.children), item.shape
+        row[table.TYPE], row[table.WIRE] = (
+            table.MESSAGE_TYPE,
+            table.SIZED_WIRE,
+        )
+        row[table.ONEOF] = -1
         flat = list(self._flattened(number))
-        row[layout.FLAT], row[layout.FLAT_COUNT] = len(self._flat), len(flat)
+        row[table.FLAT], row[table.FLAT_COUNT] = len(self._flat), len(flat)
         self._flat += flat
         if list_node >= 0:
             subtree = list(self._subtree(list_node))
-            row[layout.SUBTREE], row[layout.SUBTREE_COUNT] = len(self._subtrees), len(subtree)
+            row[table.SUBTREE], row[table.SUBTREE_COUNT] = (
+                len(self._subtrees),
+                len(subtree),
+            )
             self._subtrees += subtree
-        if item.shape in (layout.TIME, layout.INTERVAL_SHAPE):
+        if item.shape == table.TIME:
             seconds, nanos = (self._rows[id(child)] for child in item.children)
-            row[layout.SECONDS], row[layout.NANOS] = seconds, nanos
+            row[table.SECONDS], row[table.NANOS] = seconds, nanos
         self._describe(row, item, in_entry=self._items[self._parents[number]].is_entry)
         return row
 
@@ -106,23 +116,23 @@ class MessagePlan:
         each = item.field
         if each is None:
             return
-        row[layout.NUMBER], row[layout.TYPE] = each.number, each.type
-        row[layout.WIRE] = _WIRES.get(each.type, layout.VARINT_WIRE)
-        row[layout.REPEATED], row[layout.REQUIRED] = each.is_repeated, each.is_required
-        row[layout.ONEOF] = each.oneof
-        row[layout.IMPLICIT], row[layout.STRICT] = not each.has_presence, each.is_strict
-        row[layout.CLOSED] = item.is_closed
+        row[table.NUMBER], row[table.TYPE] = each.number, each.type
+        row[table.WIRE] = _WIRES.get(each.type, table.VARINT_WIRE)
+        row[table.REPEATED], row[table.REQUIRED] = each.is_repeated, each.is_required
+        row[table.ONEOF] = each.oneof
+        row[table.IMPLICIT], row[table.STRICT] = not each.has_presence, each.is_strict
+        row[table.CLOSED] = item.is_closed
         # An entry of a map without a key or a value has the default.
-        row[layout.DEFAULTED] = in_entry or (each.default is not None and not each.is_repeated)
+        row[table.DEFAULTED] = in_entry or (each.default is not None and not each.is_repeated)
         if item.enum is not None:
-            row[layout.ENUM] = self._enum_row(each.type_name, item.enum)
-        if item.shape == layout.SCALAR and row[layout.DEFAULTED]:
+            row[table.ENUM] = self._enum_row(each.type_name, item.enum)
+        if item.shape == table.SCALAR and row[table.DEFAULTED]:
             default = _default(item, self._column)
             if isinstance(default, bytes):
-                row[layout.DEFAULT_SIZE] = len(default)
-                row[layout.DEFAULT] = self._texts.add(default)
+                row[table.DEFAULT_SIZE] = len(default)
+                row[table.DEFAULT] = self._texts.add(default)
             else:
-                row[layout.DEFAULT] = default
+                row[table.DEFAULT] = default
 
     def _flattened(self, number: int) -> Iterator[int]:
         """Yields the fields of a message and of single messages inside it, parents first."""
@@ -152,10 +162,10 @@ class MessagePlan:
     def _add_addresses(self) -> None:
         """Makes addresses of the positions in the buffer of texts."""
         self._buffer = self._texts.buffer()
-        self.enums[:, layout.NAME_ADDRESS] += self._buffer.address
-        types = self.fields[:, layout.TYPE]
-        is_text = (types == layout.STRING_TYPE) | (types == layout.BYTES_TYPE)
-        self.fields[is_text, layout.DEFAULT] += self._buffer.address
+        self.enums[:, table.NAME_ADDRESS] += self._buffer.address
+        types = self.fields[:, table.TYPE]
+        is_text = (types == table.STRING_TYPE) | (types == table.BYTES_TYPE)
+        self.fields[is_text, table.DEFAULT] += self._buffer.address
 
 
 class _Texts:
@@ -195,20 +205,20 @@ def _default(item: Item, column: str) -> int | bytes:
 def _parsed_default(item: Item, kind: int, text: bytes | None) -> int | bytes:
     if item.enum is not None:
         return item.enum.first if text is None else item.enum.numbers[text.decode()]
-    if kind == layout.STRING_TYPE:
+    if kind == table.STRING_TYPE:
         return text or b""
-    if kind == layout.BYTES_TYPE:
+    if kind == table.BYTES_TYPE:
         return _unescaped(text or b"")
     if text is None:
         return 0
-    if kind == layout.BOOL_TYPE:
+    if kind == table.BOOL_TYPE:
         return {b"true": 1, b"false": 0}[text]
-    if kind == layout.DOUBLE_TYPE:
+    if kind == table.DOUBLE_TYPE:
         return int(struct.unpack("<q", struct.pack("<d", float(text)))[0])
-    if kind == layout.FLOAT_TYPE:
+    if kind == table.FLOAT_TYPE:
         return int(struct.unpack("<i", struct.pack("<f", float(text)))[0])
-    wide = kind in (layout.UINT64_TYPE, layout.FIXED64_TYPE)
-    narrow = kind in (layout.UINT32_TYPE, layout.FIXED32_TYPE)
+    wide = kind in (table.UINT64_TYPE, table.FIXED64_TYPE)
+    narrow = kind in (table.UINT32_TYPE, table.FIXED32_TYPE)
     number = int(text)
     if wide and number >> 63:
         number -= 1 << 64

@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 
 from kfetch.compiled.pointers import row_of
-from kfetch.formats.columns import layout
-from kfetch.formats.columns.intrinsics import at_address, int32s, int64s
-from kfetch.formats.columns.layout import CAPACITY, COUNT, DATA, ENDS, KIND, NODE_WIDTH, VALID
-from kfetch.formats.columns.number_loops import called, inlined
-from kfetch.formats.columns.slot_loops import set_valid
-from kfetch.formats.protobuf.layout import (
+from kfetch.formats.columns import node_table
+from kfetch.formats.columns.intrinsics import called, inlined, int32s, int64s
+from kfetch.formats.columns.node_table import (
+    CAPACITY,
+    COUNT,
+    DATA,
+    ENDS,
+    KIND,
+    NODE_WIDTH,
+    STUCK_NODE,
+)
+from kfetch.formats.columns.slot_loops import end_list, end_slot, put_bit, rewind_node
+from kfetch.formats.protobuf.field_table import (
     BAD,
     COLUMN,
     DEFAULT,
@@ -47,13 +54,12 @@ from kfetch.formats.protobuf.layout import (
     STRICT,
     STRING_TYPE,
     STRUCT_SHAPE,
-    STUCK_NODE,
     SUBTREE,
     SUBTREE_COUNT,
     TYPE,
     VALUE,
 )
-from kfetch.formats.protobuf.layout import (
+from kfetch.formats.protobuf.field_table import (
     COUNT as FIELD_COUNT,
 )
 from kfetch.formats.protobuf.text_loops import put_enum, put_java_text, put_text
@@ -73,19 +79,11 @@ def _node(nodes: Any, number: int) -> Any:
 
 
 @inlined
-def _mark(node: Any, slot: int, valid: int) -> None:
-    """Writes whether a slot is not null. Keys of maps have no bits for it."""
-    if node[VALID] != 0:
-        set_valid(node, slot, valid)
-
-
-@inlined
 def _put_bits(node: Any, slot: int, kind: int, value: int) -> None:
     """Writes a value of a fixed width."""
-    if kind == layout.BOOLEAN:
-        bits, at, bit = at_address(node[DATA]), slot >> 3, slot & 7
-        bits[at] = (bits[at] & ((1 << bit) - 1)) | (value << bit)
-    elif kind == layout.INT or kind == layout.FLOAT:
+    if kind == node_table.BOOLEAN:
+        put_bit(node[DATA], slot, value)
+    elif kind == node_table.INT or kind == node_table.FLOAT:
         int32s(node[DATA])[slot] = value
     else:
         int64s(node[DATA])[slot] = value
@@ -96,7 +94,7 @@ def _put(field: Any, enums: Any, node: Any, value: int, size: int) -> Any:
     """Writes a value into the next slot of a node. Returns 0 or NO_ROOM."""
     slot, kind = node[COUNT], node[KIND]
     result = np.int64(0)
-    if kind != layout.STRING and kind != layout.BINARY:
+    if kind != node_table.STRING and kind != node_table.BINARY:
         _put_bits(node, slot, kind, value)
     elif field[TYPE] == ENUM_TYPE:
         result = put_enum(enums, field[ENUM], value, node, slot)
@@ -105,20 +103,18 @@ def _put(field: Any, enums: Any, node: Any, value: int, size: int) -> Any:
     else:
         result = put_text(node, slot, value, size)
     if result == 0:
-        _mark(node, slot, 1)
-        node[COUNT] = slot + 1
+        end_slot(node, 1)
     return result
 
 
 @inlined
 def _put_null(node: Any) -> None:
     slot, kind = node[COUNT], node[KIND]
-    if kind == layout.STRING or kind == layout.BINARY:
-        int32s(node[ENDS])[slot + 1] = node[layout.SIZE]
+    if kind == node_table.STRING or kind == node_table.BINARY:
+        int32s(node[ENDS])[slot + 1] = node[node_table.SIZE]
     else:
         _put_bits(node, slot, kind, 0)
-    _mark(node, slot, 0)
-    node[COUNT] = slot + 1
+    end_slot(node, 0)
 
 
 @inlined
@@ -145,15 +141,7 @@ def _rewind_list(nodes: Any, subtrees: Any, field: Any) -> None:
     """Takes back the elements that a list got since its last row."""
     first, count = field[SUBTREE], field[SUBTREE_COUNT]
     for i in range(first, first + count):  # the list first, and each node before its children
-        node = _node(nodes, subtrees[i])
-        kind, slot = node[KIND], node[COUNT]
-        if kind == layout.STRING or kind == layout.BINARY:
-            node[layout.SIZE] = np.int64(int32s(node[ENDS])[slot])
-        inner = slot
-        if kind >= layout.ARRAY:
-            inner = np.int64(int32s(node[ENDS])[slot])
-        for j in range(node[layout.FIRST_CHILD], node[layout.FIRST_CHILD] + node[layout.CHILDREN]):
-            _node(nodes, j)[COUNT] = inner
+        rewind_node(nodes, subtrees[i])
 
 
 @called
@@ -209,11 +197,9 @@ def _put_time(fields: Any, field: Any, node: Any) -> Any:
     if millis > _MILLIS_MAX or millis < -_MILLIS_MAX:
         return np.int64(OUT_OF_RANGE)
     micros = nanos // 1000 if nanos >= 0 else -(-nanos // 1000)
-    slot = node[COUNT]
     total = np.uint64(millis) * _THOUSAND + np.uint64(micros)
-    int64s(node[DATA])[slot] = np.int64(total)
-    _mark(node, slot, 1)
-    node[COUNT] = slot + 1
+    int64s(node[DATA])[node[COUNT]] = np.int64(total)
+    end_slot(node, 1)
     return np.int64(0)
 
 
@@ -225,26 +211,12 @@ def _put_message(fields: Any, nodes: Any, field: Any, there: int) -> Any:
         return np.int64(0)
     node = _node(nodes, number)
     if shape == STRUCT_SHAPE:
-        slot = node[COUNT]
-        _mark(node, slot, there)
-        node[COUNT] = slot + 1
+        end_slot(node, there)
         return np.int64(0)
     if there != 0:
         return _put_time(fields, field, node)
     _put_null(node)
     return np.int64(0)
-
-
-@inlined
-def _put_list(nodes: Any, field: Any, there: int) -> None:
-    if field[LIST] < 0:
-        return
-    node = _node(nodes, field[LIST])
-    slot = node[COUNT]
-    child = _node(nodes, node[layout.FIRST_CHILD])
-    int32s(node[ENDS])[slot + 1] = child[COUNT]
-    _mark(node, slot, there)
-    node[COUNT] = slot + 1
 
 
 @inlined
@@ -286,7 +258,8 @@ def emit(fields: Any, flat: Any, nodes: Any, enums: Any, state: Any, top: int) -
         there = inside = _field(fields, field[PARENT])[EFFECTIVE]
         result = np.int64(0)
         if field[REPEATED] != 0:
-            _put_list(nodes, field, there)
+            if field[LIST] >= 0:
+                end_list(nodes, _node(nodes, field[LIST]), there)
             result = field[BAD]
             field[BAD] = 0
         elif field[SHAPE] == SCALAR:

@@ -9,40 +9,38 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.formats.columns.types import Kind, ValueType, list_of, struct_of
-from kfetch.formats.protobuf import layout
+from kfetch.formats.protobuf import field_table as table
 from kfetch.formats.protobuf.descriptors import Descriptors
+from kfetch.formats.protobuf.fields import Damaged, fields_of
 from kfetch.formats.protobuf.types import EnumType, Field, MessageType
 
 FIELDS_MAX = 10_000
 """Fields of a message, those of messages inside it included."""
 
 _KINDS = {
-    layout.DOUBLE_TYPE: Kind.DOUBLE,
-    layout.FLOAT_TYPE: Kind.FLOAT,
-    layout.INT64_TYPE: Kind.LONG,
-    layout.UINT64_TYPE: Kind.LONG,
-    layout.INT32_TYPE: Kind.INT,
-    layout.FIXED64_TYPE: Kind.LONG,
-    layout.FIXED32_TYPE: Kind.INT,
-    layout.BOOL_TYPE: Kind.BOOLEAN,
-    layout.STRING_TYPE: Kind.STRING,
-    layout.BYTES_TYPE: Kind.BINARY,
-    layout.UINT32_TYPE: Kind.INT,
-    layout.ENUM_TYPE: Kind.STRING,
-    layout.SFIXED32_TYPE: Kind.INT,
-    layout.SFIXED64_TYPE: Kind.LONG,
-    layout.SINT32_TYPE: Kind.INT,
-    layout.SINT64_TYPE: Kind.LONG,
+    table.DOUBLE_TYPE: Kind.DOUBLE,
+    table.FLOAT_TYPE: Kind.FLOAT,
+    table.INT64_TYPE: Kind.LONG,
+    table.UINT64_TYPE: Kind.LONG,
+    table.INT32_TYPE: Kind.INT,
+    table.FIXED64_TYPE: Kind.LONG,
+    table.FIXED32_TYPE: Kind.INT,
+    table.BOOL_TYPE: Kind.BOOLEAN,
+    table.STRING_TYPE: Kind.STRING,
+    table.BYTES_TYPE: Kind.BINARY,
+    table.UINT32_TYPE: Kind.INT,
+    table.ENUM_TYPE: Kind.STRING,
+    table.SFIXED32_TYPE: Kind.INT,
+    table.SFIXED64_TYPE: Kind.LONG,
+    table.SINT32_TYPE: Kind.INT,
+    table.SINT64_TYPE: Kind.LONG,
 }
-_VARINT, _FIXED64, _SIZED, _FIXED32 = 0, 1, 2, 5
-_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
-_VARINT_BYTES_MAX = 10
 _TIMES = {"Timestamp": Kind.TIMESTAMP, "Duration": Kind.INTERVAL}
-_SHAPES = {Kind.TIMESTAMP: layout.TIME, Kind.INTERVAL: layout.INTERVAL_SHAPE}
 
 
 @dataclass(slots=True)
@@ -52,7 +50,7 @@ class Item:
     field: Field | None
     """None: the message itself."""
     shape: int
-    """What its values become (``layout``)."""
+    """What its values become (``field_table``)."""
     type: ValueType | None
     """The type of its column, None if Spark drops it. For a repeated field, that of the list."""
     children: list[Item] = dataclasses.field(default_factory=list)
@@ -75,7 +73,7 @@ def message_tree(descriptors: Descriptors, name: str) -> Item:
     NotBuilt for groups.
     """
     message = descriptors.message(name)
-    root = Item(None, layout.STRUCT_SHAPE, None)
+    root = Item(None, table.STRUCT_SHAPE, None)
     root.children = _Builder(descriptors).children(message, (message.full_name,))
     root.type = _struct(root.children)
     if root.type is None:
@@ -100,26 +98,26 @@ class _Builder:
 
     def children(self, message: MessageType, path: tuple[str, ...]) -> list[Item]:
         """Returns the fields of a message. ``path``: the messages around them."""
-        if len(path) > layout.DEPTH_MAX:
-            raise self._refused(f"the message {path[0]} has more than {layout.DEPTH_MAX} levels")
+        if len(path) > table.DEPTH_MAX:
+            raise self._refused(f"the message {path[0]} has more than {table.DEPTH_MAX} levels")
         self._count += len(message.fields)
         if self._count > FIELDS_MAX:
             raise self._refused(f"the message {path[0]} has more than {FIELDS_MAX} fields inside")
         return [self._item(each, message.full_name, path) for each in message.fields]
 
     def _item(self, each: Field, owner: str, path: tuple[str, ...]) -> Item:
-        if each.type == layout.GROUP_TYPE:
+        if each.type == table.GROUP_TYPE:
             raise NotBuilt(
                 f"the field {owner}.{each.name} is a group, which is not built",
                 action="decode the value in the DataFrame, or use a message without groups",
                 option=f"{self._column}Message",
             )
-        if each.type == layout.MESSAGE_TYPE:
+        if each.type == table.MESSAGE_TYPE:
             return self._message(each, owner, path)
         if each.type not in _KINDS:
             raise self._refused(f"the field {owner}.{each.name} has the unknown type {each.type}")
-        item = Item(each, layout.SCALAR, _placed(ValueType(_KINDS[each.type]), each))
-        if each.type == layout.ENUM_TYPE:
+        item = Item(each, table.SCALAR, _placed(ValueType(_KINDS[each.type]), each))
+        if each.type == table.ENUM_TYPE:
             item.enum = self._enum(each)
             item.is_closed = each.is_closed or item.enum.is_closed
         return item
@@ -135,7 +133,7 @@ class _Builder:
             raise _missing(each.type_name, self._column)
         kind = _time_of(message, self._column)
         if kind is not None:
-            item = Item(each, _SHAPES[kind], _placed(ValueType(kind), each))
+            item = Item(each, table.TIME, _placed(ValueType(kind), each))
             item.children = [_hidden(child) for child in self.children(message, path)]
             return item
         is_entry = message.is_map_entry and each.is_repeated
@@ -144,7 +142,7 @@ class _Builder:
                 f"the message {message.full_name} contains itself, in the field {owner}.{each.name}"
             )
         inner = path if is_entry else (*path, message.full_name)
-        item = Item(each, layout.STRUCT_SHAPE, None, self.children(message, inner))
+        item = Item(each, table.STRUCT_SHAPE, None, self.children(message, inner))
         item.is_entry = is_entry
         return _typed_map(item) if is_entry else _typed_struct(item)
 
@@ -182,7 +180,7 @@ def _typed_map(item: Item) -> Item:
     if key is None or value is None:
         return _hidden(item)
     not_null = replace(value, nullable=False)
-    item.shape = layout.HIDDEN
+    item.shape = table.HIDDEN
     item.type = ValueType(Kind.MAP, children=(replace(key, nullable=False), not_null))
     return item
 
@@ -197,8 +195,8 @@ def _placed(kind: ValueType, each: Field) -> ValueType:
 def _hidden(item: Item) -> Item:
     """Returns a field that has no column, and nothing in it has one."""
     item.type = None
-    if item.shape != layout.SCALAR:
-        item.shape = layout.HIDDEN
+    if item.shape != table.SCALAR:
+        item.shape = table.HIDDEN
     for child in item.children:
         _hidden(child)
     return item
@@ -223,32 +221,10 @@ def _refused(why: str, column: str) -> OptionError:
 def unknown_in_protobuf(message: bytes, known: Item, prefix: str = "") -> Iterator[str]:
     """Yields the numbers of the fields of a message that its type lacks. It ends at damage."""
     fields = {child.field.number: child for child in known.children if child.field}
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, wire = key >> 3, key & 7
-        size = _FIXED_SIZES.get(wire, 0)
-        if wire in (_VARINT, _SIZED):
-            size, start = _varint(message, at)
-            size, at = (size, start) if wire == _SIZED else (0, start)
-        elif not size:
-            return  # a group, or damage
-        if at < 0 or at + size > len(message):
-            return
-        child = fields.get(number)
-        if child is None or child.field is None:
-            yield f"{prefix}#{number}"
-        elif child.children and wire == _SIZED:
-            inner = f"{prefix}{child.field.name}."
-            yield from unknown_in_protobuf(message[at : at + size], child, inner)
-        at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Returns a number and the place behind it, which is beyond the data for a damaged one."""
-    number = 0
-    for shift, byte in enumerate(data[at : at + _VARINT_BYTES_MAX] if at >= 0 else b""):
-        number |= (byte & 0x7F) << 7 * shift
-        if byte < 0x80:
-            return number, at + shift + 1
-    return 0, len(data) + 1
+    with suppress(Damaged):
+        for number, value in fields_of(message):
+            child = fields.get(number)
+            if child is None or child.field is None:
+                yield f"{prefix}#{number}"
+            elif child.children and isinstance(value, bytes):
+                yield from unknown_in_protobuf(value, child, f"{prefix}{child.field.name}.")

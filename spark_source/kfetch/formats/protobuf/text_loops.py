@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from kfetch.compiled.pointers import copy, row_of
-from kfetch.formats.columns.intrinsics import at_address, int32s, word
-from kfetch.formats.columns.layout import DATA, ENDS, ROOM, SIZE
-from kfetch.formats.columns.number_loops import called, inlined
-from kfetch.formats.protobuf.layout import (
+from kfetch.formats.columns.intrinsics import at_address, called, inlined, int32s, word
+from kfetch.formats.columns.node_table import DATA, ENDS, ROOM, SIZE
+from kfetch.formats.columns.slot_loops import row_with
+from kfetch.formats.protobuf.field_table import (
     ENUM_NUMBER,
     ENUM_WIDTH,
     NAME_ADDRESS,
@@ -125,17 +125,7 @@ def enum_row(enums: Any, first: Any, number: Any) -> Any:
         guess = first + 1 + number
         if row_of(enums, guess, ENUM_WIDTH)[ENUM_NUMBER] == number:
             return guess
-    low, high = first + 1, first + 1 + count
-    while low < high:
-        middle = (low + high) >> 1
-        found = row_of(enums, middle, ENUM_WIDTH)[ENUM_NUMBER]
-        if found == number:
-            return middle
-        if found < number:
-            low = middle + 1
-        else:
-            high = middle
-    return np.int64(-1)
+    return row_with(enums, first + 1, count, ENUM_WIDTH, number)
 
 
 @called

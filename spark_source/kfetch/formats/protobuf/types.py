@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kfetch.formats.protobuf import layout
+from kfetch.formats.protobuf import field_table as table
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +62,32 @@ class MessageType:
 
 
 _FIELDS: dict[str, tuple[tuple[str, int], ...]] = {
-    "google.protobuf.Timestamp": (("seconds", layout.INT64_TYPE), ("nanos", layout.INT32_TYPE)),
-    "google.protobuf.Duration": (("seconds", layout.INT64_TYPE), ("nanos", layout.INT32_TYPE)),
-    "google.protobuf.Any": (("type_url", layout.STRING_TYPE), ("value", layout.BYTES_TYPE)),
+    "google.protobuf.Timestamp": (
+        ("seconds", table.INT64_TYPE),
+        ("nanos", table.INT32_TYPE),
+    ),
+    "google.protobuf.Duration": (
+        ("seconds", table.INT64_TYPE),
+        ("nanos", table.INT32_TYPE),
+    ),
+    "google.protobuf.Any": (
+        ("type_url", table.STRING_TYPE),
+        ("value", table.BYTES_TYPE),
+    ),
     "google.protobuf.Empty": (),
-    "google.protobuf.DoubleValue": (("value", layout.DOUBLE_TYPE),),
-    "google.protobuf.FloatValue": (("value", layout.FLOAT_TYPE),),
-    "google.protobuf.Int64Value": (("value", layout.INT64_TYPE),),
-    "google.protobuf.UInt64Value": (("value", layout.UINT64_TYPE),),
-    "google.protobuf.Int32Value": (("value", layout.INT32_TYPE),),
-    "google.protobuf.UInt32Value": (("value", layout.UINT32_TYPE),),
-    "google.protobuf.BoolValue": (("value", layout.BOOL_TYPE),),
-    "google.protobuf.StringValue": (("value", layout.STRING_TYPE),),
-    "google.protobuf.BytesValue": (("value", layout.BYTES_TYPE),),
+    "google.protobuf.DoubleValue": (("value", table.DOUBLE_TYPE),),
+    "google.protobuf.FloatValue": (("value", table.FLOAT_TYPE),),
+    "google.protobuf.Int64Value": (("value", table.INT64_TYPE),),
+    "google.protobuf.UInt64Value": (("value", table.UINT64_TYPE),),
+    "google.protobuf.Int32Value": (("value", table.INT32_TYPE),),
+    "google.protobuf.UInt32Value": (("value", table.UINT32_TYPE),),
+    "google.protobuf.BoolValue": (("value", table.BOOL_TYPE),),
+    "google.protobuf.StringValue": (("value", table.STRING_TYPE),),
+    "google.protobuf.BytesValue": (("value", table.BYTES_TYPE),),
     "confluent.type.Decimal": (
-        ("value", layout.BYTES_TYPE),
-        ("precision", layout.UINT32_TYPE),
-        ("scale", layout.INT32_TYPE),
+        ("value", table.BYTES_TYPE),
+        ("precision", table.UINT32_TYPE),
+        ("scale", table.INT32_TYPE),
     ),
 }
 """The names and types of each message's fields, whose numbers are 1, 2, 3."""
@@ -104,7 +113,7 @@ def _field(name: str, kind: int, number: int) -> Field:
         is_required=False,
         oneof=-1,
         has_presence=False,
-        is_strict=kind == layout.STRING_TYPE,
+        is_strict=kind == table.STRING_TYPE,
         is_closed=False,
         default=None,
     )

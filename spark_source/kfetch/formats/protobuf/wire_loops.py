@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from kfetch.compiled.pointers import address_of
-from kfetch.formats.columns.intrinsics import word
-from kfetch.formats.columns.number_loops import called, inlined
-from kfetch.formats.protobuf.layout import (
+from kfetch.formats.columns.intrinsics import called, inlined, word
+from kfetch.formats.protobuf.field_table import (
     BAD_GROUP,
     BAD_LENGTH,
     BAD_WIRE,

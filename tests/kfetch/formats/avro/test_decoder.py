@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import KfetchError, NotBuilt, OptionError
-from kfetch.formats.avro import layout as ops
+from kfetch.formats.avro import instructions as ops
 from kfetch.formats.avro.decoder import reader_type
-from kfetch.formats.columns import decoded, layout
+from kfetch.formats.columns import decoded, node_table
 from kfetch.formats.columns.types import Kind
 from tests.examples import examples
 from tests.kfetch.formats.avro.cases import decode, decoder
@@ -264,7 +264,7 @@ def test_a_bomb_of_named_types_is_refused() -> None:
 
 def test_the_loops_know_the_kinds() -> None:
     """DOUBLE and STRUCT mean the same to the loops and to the types."""
-    assert (Kind.DOUBLE, Kind.STRUCT) == (layout.DOUBLE, layout.STRUCT)
+    assert (Kind.DOUBLE, Kind.STRUCT) == (node_table.DOUBLE, node_table.STRUCT)
 
 
 def fields(*given: tuple[str, Any], **more: Any) -> dict[str, Any]:

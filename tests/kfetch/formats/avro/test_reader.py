@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from kfetch.errors import OptionError
-from kfetch.formats.avro import layout as ops
+from kfetch.formats.avro import instructions as ops
 from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
 from tests.kfetch.formats.avro.records import number

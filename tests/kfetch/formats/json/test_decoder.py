@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import KfetchError, OptionError
-from kfetch.formats.columns import layout
+from kfetch.formats.columns import node_table
 from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.columns.decoded import DecodedColumn, Problem
 from kfetch.formats.json.decoder import JsonDecoder, JsonSettings
@@ -236,7 +236,7 @@ def test_a_problem_shows_no_data(schema: str, document: str, what: str) -> None:
 
 def test_errors_of_the_loops_have_no_data() -> None:
     """If the loops refuse a row that Python decoded, the error does not show the row."""
-    using = JsonDecoder(parse_schema(_SIMPLE), lambda *_: layout.DOUBTFUL)
+    using = JsonDecoder(parse_schema(_SIMPLE), lambda *_: node_table.DOUBTFUL)
     with pytest.raises(AssertionError, match=r"^the loops refuse the row of record 0$"):
         decode(using, [b'{"id":1,"name":"secret"}'])
 

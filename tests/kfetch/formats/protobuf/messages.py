@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from random import Random
 
-from kfetch.formats.protobuf import layout
+from kfetch.formats.protobuf import field_table as table
 from kfetch.formats.protobuf.descriptors import Descriptors
 from kfetch.formats.protobuf.types import Field, MessageType
 from tests.kfetch.formats.protobuf.wire import fixed32, fixed64, group, number, sized, tag, varint
@@ -114,21 +114,25 @@ def _odd_field(rng: Random, message: MessageType) -> bytes:
 
 def _field(rng: Random, types: Descriptors, each: Field, damage: float, depth: int) -> bytes:
     count = rng.choice([0, 1, 1, 2, 5]) if each.is_repeated else 1
-    packable = each.type not in (layout.STRING_TYPE, layout.BYTES_TYPE, layout.MESSAGE_TYPE)
+    packable = each.type not in (
+        table.STRING_TYPE,
+        table.BYTES_TYPE,
+        table.MESSAGE_TYPE,
+    )
     if each.is_repeated and packable and rng.random() < 0.6:
         return sized(
             each.number, b"".join(_payload(rng, types, each, damage) for _ in range(count))
         )
-    if each.type == layout.MESSAGE_TYPE:
+    if each.type == table.MESSAGE_TYPE:
         message = types.messages[each.type_name]
         return b"".join(
             sized(each.number, _message(rng, types, message, damage, depth + 1))
             for _ in range(count)
         )
     wires = {
-        **dict.fromkeys((layout.DOUBLE_TYPE, layout.FIXED64_TYPE, layout.SFIXED64_TYPE), 1),
-        **dict.fromkeys((layout.FLOAT_TYPE, layout.FIXED32_TYPE, layout.SFIXED32_TYPE), 5),
-        **dict.fromkeys((layout.STRING_TYPE, layout.BYTES_TYPE), 2),
+        **dict.fromkeys((table.DOUBLE_TYPE, table.FIXED64_TYPE, table.SFIXED64_TYPE), 1),
+        **dict.fromkeys((table.FLOAT_TYPE, table.FIXED32_TYPE, table.SFIXED32_TYPE), 5),
+        **dict.fromkeys((table.STRING_TYPE, table.BYTES_TYPE), 2),
     }
     head = tag(each.number, wires.get(each.type, 0))
     return b"".join(head + _payload(rng, types, each, damage) for _ in range(count))
@@ -137,21 +141,21 @@ def _field(rng: Random, types: Descriptors, each: Field, damage: float, depth: i
 def _payload(rng: Random, types: Descriptors, each: Field, damage: float) -> bytes:
     """Returns a scalar without its tag."""
     kind = each.type
-    if kind == layout.DOUBLE_TYPE:
+    if kind == table.DOUBLE_TYPE:
         return struct.pack("<d", rng.choice([0.0, -0.0, 1.5, float("inf"), float("nan"), 1e-320]))
-    if kind == layout.FLOAT_TYPE:
+    if kind == table.FLOAT_TYPE:
         return struct.pack("<f", rng.choice([0.0, -0.0, 1.5, float("-inf"), float("nan"), 1e-44]))
-    if kind in (layout.FIXED64_TYPE, layout.SFIXED64_TYPE):
+    if kind in (table.FIXED64_TYPE, table.SFIXED64_TYPE):
         return struct.pack("<Q", rng.choice([0, 1, (1 << 64) - 1, 1 << 63, rng.getrandbits(64)]))
-    if kind in (layout.FIXED32_TYPE, layout.SFIXED32_TYPE):
+    if kind in (table.FIXED32_TYPE, table.SFIXED32_TYPE):
         return struct.pack("<I", rng.choice([0, 1, (1 << 32) - 1, 1 << 31, rng.getrandbits(32)]))
-    if kind in (layout.STRING_TYPE, layout.BYTES_TYPE):
+    if kind in (table.STRING_TYPE, table.BYTES_TYPE):
         text = rng.choice(["", "a", "Łódź", "😀" * 3, "x" * 40, "\x00"]).encode()
         if rng.random() < damage / 4:
             text += bytes(rng.choice([0x80, 0xC3, 0xE2, 0xED, 0xA0, 0xF0, 0x9F, 0xF5, 0x41, 0xFF])
                           for _ in range(rng.randint(1, 5)))  # fmt: skip
         return varint(len(text)) + text
-    if kind == layout.ENUM_TYPE:
+    if kind == table.ENUM_TYPE:
         known = list(types.enums[each.type_name].names)
         chosen = rng.choice(known) if rng.random() > damage else rng.randint(-5, 5)
         return varint(chosen)

@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kfetch.formats.protobuf import layout
+from kfetch.formats.protobuf import field_table as table
 from tests.kfetch.formats.protobuf.wire import number, sized
 
 __all__ = ["WELL_KNOWN", "descriptor_set"]
 
 _TYPES = {
-    "double": layout.DOUBLE_TYPE, "float": layout.FLOAT_TYPE, "int64": layout.INT64_TYPE,
-    "uint64": layout.UINT64_TYPE, "int32": layout.INT32_TYPE, "fixed64": layout.FIXED64_TYPE,
-    "fixed32": layout.FIXED32_TYPE, "bool": layout.BOOL_TYPE, "string": layout.STRING_TYPE,
-    "bytes": layout.BYTES_TYPE, "uint32": layout.UINT32_TYPE, "sfixed32": layout.SFIXED32_TYPE,
-    "sfixed64": layout.SFIXED64_TYPE, "sint32": layout.SINT32_TYPE, "sint64": layout.SINT64_TYPE,
+    "double": table.DOUBLE_TYPE, "float": table.FLOAT_TYPE, "int64": table.INT64_TYPE,
+    "uint64": table.UINT64_TYPE, "int32": table.INT32_TYPE, "fixed64": table.FIXED64_TYPE,
+    "fixed32": table.FIXED32_TYPE, "bool": table.BOOL_TYPE, "string": table.STRING_TYPE,
+    "bytes": table.BYTES_TYPE, "uint32": table.UINT32_TYPE, "sfixed32": table.SFIXED32_TYPE,
+    "sfixed64": table.SFIXED64_TYPE, "sint32": table.SINT32_TYPE, "sint64": table.SINT64_TYPE,
 }  # fmt: skip
 _LABELS = {"optional": 1, "required": 2, "repeated": 3}
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\w.+-]+|[^\s\w]')
@@ -144,10 +144,10 @@ class _File:
         if kind in _TYPES:
             return made + number(5, _TYPES[kind])
         if kind == "group":
-            return made + number(5, layout.GROUP_TYPE) + sized(6, f".{outer}".encode())
+            return made + number(5, table.GROUP_TYPE) + sized(6, f".{outer}".encode())
         is_enum = kind.rpartition(".")[2] in self._enums
         full_name = kind if kind.startswith("google.") else f"{self._package}.{kind}"
-        made += number(5, layout.ENUM_TYPE if is_enum else layout.MESSAGE_TYPE)
+        made += number(5, table.ENUM_TYPE if is_enum else table.MESSAGE_TYPE)
         return made + sized(6, f".{full_name}".encode())
 
     def _map(self, outer: str) -> tuple[bytes, bytes]:
@@ -159,7 +159,7 @@ class _File:
         entry = sized(1, entry_name.encode()) + b"".join(sized(2, field) for field in fields)
         entry += sized(7, number(7, 1))
         field = sized(1, name.encode()) + number(3, int(at)) + number(4, 3)
-        field += number(5, layout.MESSAGE_TYPE) + sized(6, f".{outer}.{entry_name}".encode())
+        field += number(5, table.MESSAGE_TYPE) + sized(6, f".{outer}.{entry_name}".encode())
         return entry, field
 
     def _map_tokens(self) -> Iterator[str]:

@@ -8,8 +8,8 @@ import pytest
 
 from kfetch.formats.columns.struct_column import arrow_type
 from kfetch.formats.protobuf.decoder import message_type
-from kfetch.formats.protobuf.names import descriptor_set as set_of
-from kfetch.formats.protobuf.names import message_at, serialized_file
+from kfetch.formats.protobuf.registry_files import descriptor_set as set_of
+from kfetch.formats.protobuf.registry_files import message_at, serialized_file
 from tests.kfetch.formats.protobuf.cases import alone
 from tests.kfetch.formats.protobuf.proto_text import descriptor_set
 from tests.kfetch.formats.protobuf.wire import number, sized

@@ -1,8 +1,8 @@
-"""The table of powers from which the compiled loops make floating-point numbers.
+"""What Python and the compiled JSON loops share: their parameters, and the table of powers.
 
-First come the exact powers of ten as float64. Then, for each power q in range, the upper 128 bits
-of 5**q follow. For q below 0 they are those of the reciprocal, rounded up (Lemire, Number Parsing
-at a Gigabyte per Second, 2021).
+The loops make floating-point numbers of it. First come the exact powers of ten as float64. Then,
+for each power q in range, the upper 128 bits of 5**q follow. For q below 0 they are those of the
+reciprocal, rounded up (Lemire, Number Parsing at a Gigabyte per Second, 2021).
 """
 
 from __future__ import annotations
@@ -13,8 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from kfetch.formats.columns.layout import FIVES_FROM, FIVES_TO, POWERS_OF_TEN
+from kfetch.formats.columns import node_table
 
+# The state of ``decode_documents``, behind what all formats have.
+RAW = node_table.OWN  # 1 if the documents come from ``substitutes``: storage numbers, all fields
+ZONE_RULES = node_table.OWN + 1  # number of rows in the table of zone offsets
+
+DEPTH_MAX = 64  # of containers inside each other that the loops read
+
+PARAMETERS = {
+    "decode_documents": (
+        *node_table.PARAMETERS,
+        *("int64*", "int64*", "int64*"),  # powers, zone offsets, stack
+    ),
+}
+POWERS_OF_TEN = 23
+FIVES_FROM, FIVES_TO = -342, 308
 _BITS = 128
 _LOW = (1 << 64) - 1
 

@@ -1,7 +1,11 @@
 """Numbers that the compiled Avro loops and ``program`` share: instructions, state, reasons.
 
-This module imports nothing, so a process with compiled code in its cache does not import numba.
+This module does not import numba, nor does a process with compiled code in its cache.
 """
+
+from __future__ import annotations
+
+from kfetch.formats.columns import node_table
 
 # A program is a table of int64: one row for each instruction.
 OP, NODE, A, B, C, WIDTH = range(6)
@@ -20,41 +24,25 @@ OP, NODE, A, B, C, WIDTH = range(6)
     FLOAT4,
     DOUBLE8,
     CONVERT,  # to FLOAT or DOUBLE; A: INT_FROM, LONG_FROM or FLOAT_FROM; B: 1 by way of float
-    TEXT,  # string or bytes
-    KEY,  # of a map: text that has no bits for nulls
-    FIXED,  # A: bytes
-    DECIMAL,  # A: bytes, or -1 for bytes with a length; B, C: upper and lower half of 10**precision
+    TEXT,  # string, bytes or fixed; A: its bytes, or -1 for bytes with a length
+    DECIMAL,  # A: as of TEXT; B, C: upper and lower half of 10**precision
     ENUM,  # A: symbols; B: address of pairs (address, size); a size below 0 is no symbol
     UNION,  # A: branches, whose rows follow: their column A is the target
-    JUMP,  # A: target
+    JUMP,  # A: target, as a row of the program
     LIST,  # array or map; A: first child; B: row behind it; C: least bytes of an element
     NEXT,  # A: first child; B: row of the element; C: least bytes of an element
     DEFAULT,  # read from other memory until RESTORE; A: address; B: bytes
     RESTORE,
     SKIP_INT,
     SKIP_LONG,
-    SKIP_BYTES,  # A: bytes
-    SKIP_TEXT,
+    SKIP_TEXT,  # A: as of TEXT
     SKIP_LIST,  # B: row behind it; C: least bytes of an element
     SKIP_NEXT,  # B: row of the element; C: least bytes of an element
-) = range(30)
+) = range(27)
 
 INT_FROM, LONG_FROM, FLOAT_FROM = range(3)
 
-# The state of ``decode_records``: numbers that both sides read and write.
-(
-    RECORD,  # the next record
-    STUCK_NODE,  # the node without room for text, or ~ the child of a list without slots
-    CORRUPT,  # number of corrupt records so far
-    REASON,  # why the last of them is corrupt
-    AT,  # the byte of its value
-    ROW,  # the instruction that failed
-    NODE_COUNT,
-    STATE_WIDTH,
-) = range(8)
-
-# Results of ``decode_records``.
-DONE, FULL, LARGE = 0, 1, 2
+ROW = node_table.OWN  # in the state of ``decode_records``: the instruction that failed
 
 # Reasons, as positions: each is below 0.
 (
@@ -69,20 +57,14 @@ DONE, FULL, LARGE = 0, 1, 2
     TOO_MANY,
     UNRESOLVED,
     NO_ROOM,
-    NO_OFFSETS,
-) = range(-12, 0)
+) = range(-11, 0)
 
-SLACK = 64  # text is written up to so many bytes behind its end
-TEXT_MAX = 2**31 - 1 - SLACK  # bytes of a column's text, and slots of a list's elements
 EMPTY_MAX = 10_000  # elements of a record that take no bytes
 LISTS_MAX = 64  # lists inside each other
 
-# The compiled functions and their parameters, with C's type names. Each returns an int64.
 PARAMETERS = {
     "decode_records": (
-        *("uint8*", "int64", "int64*", "int32*", "int32*", "int64"),  # data, size, positions,
-        # lengths, rows of the programs' starts, count
-        *("int64*", "int64*", "int64*", "int64*"),  # program, nodes, flat nodes, state
-        *("int32*", "int64*"),  # corrupt records, counts of the open lists
+        *node_table.PARAMETERS,
+        *("int32*", "int64*", "int64*"),  # rows of the programs' starts, program, counts of lists
     ),
 }

@@ -1,7 +1,11 @@
-"""Numbers that the compiled Protobuf loops and ``plan`` share: columns, states, results.
+"""Numbers that the compiled Protobuf loops and ``plan`` share: the table of fields, and reasons.
 
-This module imports nothing, so a process with compiled code in its cache does not import numba.
+This module does not import numba, nor does a process with compiled code in its cache.
 """
+
+from __future__ import annotations
+
+from kfetch.formats.columns import node_table
 
 # The table of fields: a row for each field of the message, and of the messages inside it. Row 0 is
 # the message itself. The fields of a message have consecutive rows, in the order of their numbers.
@@ -42,7 +46,7 @@ This module imports nothing, so a process with compiled code in its cache does n
 ) = range(32)
 
 # Shapes.
-SCALAR, STRUCT_SHAPE, TIME, INTERVAL_SHAPE, HIDDEN = range(5)
+SCALAR, STRUCT_SHAPE, TIME, HIDDEN = range(4)
 
 # Types of fields (google/protobuf/descriptor.proto).
 DOUBLE_TYPE, FLOAT_TYPE, INT64_TYPE, UINT64_TYPE, INT32_TYPE, FIXED64_TYPE = range(1, 7)
@@ -56,20 +60,7 @@ VARINT_WIRE, WIRE64, SIZED_WIRE, GROUP_START, GROUP_END, WIRE32 = range(6)
 # unknown numbers. A row for each number follows, in the order of the numbers.
 ENUM_NUMBER, NAME_ADDRESS, NAME_BYTES, ENUM_WIDTH = range(4)
 
-# The state of ``decode_messages``: numbers that both sides read and write.
-(
-    RECORD,  # the next record, or the one that has no room
-    STUCK_NODE,  # the node without room for text, or ~ the child of a list without slots
-    CORRUPT,  # number of corrupt records so far
-    NODE_COUNT,
-    FIELD_COUNT,
-    WHY,  # the reason of the last corrupt record
-    AT,  # its byte in the value
-    STATE_WIDTH,
-) = range(8)
-
-# Results of ``decode_messages``.
-DONE, FULL = 0, 2
+FIELD_COUNT = node_table.OWN  # in the state of ``decode_messages``: rows of the table of fields
 
 # Reasons. The loops return them as numbers below zero.
 REASONS = (
@@ -104,12 +95,10 @@ NO_ROOM = -100
 
 DEPTH_MAX = 100  # of messages and groups inside each other, as in Google's Java library
 
-# The compiled function and its parameters, with C's type names. It returns an int64.
 PARAMETERS = {
     "decode_messages": (
-        *("uint8*", "int64", "int64*", "int32*", "int64"),  # data, size, positions, lengths, count
-        *("int64*", "int64*"),  # nodes, flat nodes
+        *node_table.PARAMETERS,
         *("int64*", "int64*", "int64*", "int64*"),  # fields, flat fields, subtrees, enums
-        *("int64*", "int32*", "int64*", "int64*"),  # state, corrupt records, stack, groups
+        *("int64*", "int64*"),  # stack, groups
     ),
 }

@@ -1,4 +1,4 @@
-"""Numbers that the compiled loops and ``struct_column`` share: columns of tables, states, results.
+"""Numbers that Python and the compiled loops share: the table of nodes, the state, the results.
 
 This module imports nothing, so a process with compiled code in its cache does not import numba.
 The numbers of kinds are those of ``types.Kind``; a test compares them.
@@ -12,7 +12,7 @@ The numbers of kinds are those of ``types.Kind``; a test compares them.
     CHILDREN,
     COUNT,  # slots written
     CAPACITY,  # slots that fit
-    VALID,  # address of the bits that say which slots are not null
+    VALID,  # address of the bits that say which slots are not null; 0 for the key of a map
     ENDS,  # address of int32 offsets: of strings, binaries, arrays and maps
     DATA,  # address of the values
     SIZE,  # bytes of strings written
@@ -31,33 +31,27 @@ INTERVAL = 0
 BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, DECIMAL, STRING, BINARY = range(1, 11)
 DATE, TIMESTAMP, TIMESTAMP_NTZ, STRUCT, ARRAY, MAP = range(11, 17)
 
-# The state of ``decode_documents``: numbers that both sides read and write.
+# The state of a call (``decoded.LoopCall``): numbers that both sides read and write.
 (
     RECORD,  # the next record, or the one that could not be decoded
     STUCK_NODE,  # the node without room for text, or ~ the child of a list without slots
+    REFUSED,  # the record that needs more memory than one may have; -1 for none
     CORRUPT,  # number of corrupt records so far
-    RAW,  # 1 if the documents come from ``substitutes``: storage numbers, fields in order
-    ZONE_RULES,  # number of rows in the table of zone offsets
+    REASON,  # why the last of them is corrupt
+    AT,  # the byte of its value
     NODE_COUNT,
-    STATE_WIDTH,
-) = range(7)
+    OWN,  # the first of the numbers that a format has for itself
+) = range(8)
+STATE_WIDTH = OWN + 2
 
-# Results of ``decode_documents``.
+# Results of the loops.
 DONE, DOUBTFUL, FULL = 0, 1, 2
 
 SLACK = 64  # the loops read and write up to so many bytes behind the end
-DEPTH_MAX = 64  # of containers inside each other that the loops read
 UNREADABLE = 1 << 40  # size of a name that JSON has to escape: the loops find it in no document
 
-# The table of powers: first those of ten as bits of float64, then those of five in 128 bits.
-POWERS_OF_TEN = 23
-FIVES_FROM, FIVES_TO = -342, 308
-
-# The compiled functions and their parameters, with C's type names. Each returns an int64.
-PARAMETERS = {
-    "decode_documents": (
-        *("uint8*", "int64", "int64*", "int32*", "int64"),  # data, size, positions, lengths, count
-        *("int64*", "int64*", "int64*"),  # nodes, flat nodes, state
-        *("int32*", "int64*", "int64*", "int64*"),  # corrupt records, powers, zone offsets, stack
-    ),
-}
+# The first parameters of every compiled function, with C's type names. Each returns an int64.
+PARAMETERS = (
+    *("uint8*", "int64", "int64*", "int32*", "int64"),  # data, size, positions, lengths, count
+    *("int64*", "int64*", "int64*", "int32*"),  # state, nodes, flat nodes, corrupt records
+)

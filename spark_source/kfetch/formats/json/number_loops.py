@@ -11,24 +11,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from kfetch.formats.columns.intrinsics import (
+    called,
     float_from_bits,
     float_to_bits,
     high_product,
+    inlined,
     leading_zeros,
 )
-from kfetch.formats.columns.layout import FIVES_FROM, FIVES_TO, POWERS_OF_TEN
+from kfetch.formats.json.loop_tables import FIVES_FROM, FIVES_TO, POWERS_OF_TEN
 
 MISMATCH, UNSURE = -1, -2
 _MINUS, _POINT, _ZERO, _PLUS, _E = ord("-"), ord("."), ord("0"), ord("+"), ord("e")
 
 _TEN = np.uint64(10)
 _LONG_END = np.uint64(1 << 63)  # the first number beyond an int64
-
-inlined = njit(forceinline=True, error_model="numpy")
-called = njit(error_model="numpy")
 
 
 @inlined
