@@ -65,15 +65,16 @@ class ObjectPath:
     def iterdir(self) -> Iterator[ObjectPath]:
         """Yields the objects and common starts right below this name. A request lists 1,000.
 
-        Raises FileNotFoundError if there are none: an object store has no empty directories.
+        S3A marks an empty directory by an object with its own name. Raises FileNotFoundError if
+        there is nothing.
         """
         with self._errors():
             listed = self.store.list_with_delimiter(f"{self.key}/")
         keys = [*listed["common_prefixes"], *(one["path"] for one in listed["objects"])]
         if not keys:
             raise FileNotFoundError(errno.ENOENT, "no such directory", str(self))
-        for key in sorted(keys):
-            yield ObjectPath(self.uri, key.strip("/"), self.store)
+        for key in sorted({key.strip("/") for key in keys} - {self.key}):
+            yield ObjectPath(self.uri, key, self.store)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

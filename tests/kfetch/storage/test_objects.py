@@ -30,6 +30,16 @@ def test_a_directory(store: Store) -> None:
     assert sorted(names) == listed
 
 
+def test_the_mark_of_a_directory(store: Store) -> None:
+    """S3A marks a directory by an object whose name ends in a slash. It is no child of itself."""
+    store.put("marked/", b"")
+    store.put("marked/sources/", b"")
+    store.put("marked/sources/0/", b"")
+
+    assert ["sources"] == [child.name for child in store.path("marked").iterdir()]
+    assert [] == list((store.path("marked") / "sources" / "0").iterdir())
+
+
 def test_a_file(store: Store) -> None:
     """Its text, its name, its parent, and its URI as the user wrote it."""
     store.put("a b/file", "Zoë".encode())
