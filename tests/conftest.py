@@ -6,8 +6,9 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
+from typing import TYPE_CHECKING
 
 # trio registers a plugin, whose import takes a quarter of a second in each process.
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
@@ -23,6 +24,9 @@ with warnings.catch_warnings():
     import kafka.record  # noqa: F401
 
 from tests.examples import DEFAULT
+
+if TYPE_CHECKING:
+    from tests.store import Store
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -61,3 +65,12 @@ def no_old_verdicts() -> None:
     for probe in (probes.greeting, probes.plaintext, probes.login):
         probe._verdicts.clear()
     addresses._avoided_until.clear()
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[Store]:
+    """A store that speaks S3, with the bucket ``lake``. Tests use names of their own in it."""
+    from tests.store import running_store
+
+    with running_store() as running:
+        yield running

@@ -107,10 +107,10 @@ def create_backup(
 
     ``now_s`` is in seconds since 1970.
     """
-    home = _backups_directory(checkpoint.path)
+    home = _backups_directory(checkpoint.directory)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
     path = home / f"{stamp}-{batch}"
-    shutil.copytree(checkpoint.path, path)
+    shutil.copytree(checkpoint.directory, path)
     backup = Backup(
         path=path,
         verb=verb,
@@ -121,7 +121,7 @@ def create_backup(
         ranges=tuple(ranges),
         topic_ids=dict(topic_ids),
     ).record_stage(Stage.BEGUN)
-    for old in all_backups(checkpoint.path)[:-KEPT_MAX]:
+    for old in all_backups(checkpoint.directory)[:-KEPT_MAX]:
         shutil.rmtree(old.path)
     return backup
 

@@ -1,38 +1,63 @@
-"""Reads the checkpoint of a job from this machine's disk. See ``kfetch.admin.checkpoint``."""
+"""Reads the checkpoint of a job. See ``kfetch.admin.checkpoint``."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from kfetch.admin import checkpoint as files
 from kfetch.admin.checkpoint import Checkpoint
 from kfetch.admin.offset_log import PlannedBatch, Writer
 from kfetch.errors import CheckpointError
-from kfetch_jobs.checkpoints.location import local_directory
+from kfetch.storage.locations import has_scheme
+from kfetch.storage.open import StoredPath
+from kfetch_jobs.checkpoints.location import checkpoint_path, local_directory
 from kfetch_jobs.checkpoints.origin import check_environment
 from kfetch_jobs.config import Job
-from kfetch_jobs.config.locations import has_scheme
 from kfetch_jobs.errors import JobsError
 
-__all__ = ["Checkpoint", "PlannedBatch", "job_checkpoint", "read_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "PlannedBatch",
+    "check_local",
+    "job_checkpoint",
+    "local_checkpoint",
+    "read_checkpoint",
+]
 
 _ACTION = "restore the checkpoint's directory from a backup, or give the job a new one"
 
 
 def job_checkpoint(job: Job) -> Checkpoint:
-    """Returns a job's checkpoint.
+    """Returns a job's checkpoint, on this machine or in an object store.
 
-    Raises JobsError if it is not local, or unreadable, or if its runs had another environment.
+    Raises JobsError if kfetch has no driver for its file system, if it is unreadable, or if its
+    runs had another environment.
     """
-    path = local_directory(job)
+    path = checkpoint_path(job)
     if path is None:
-        raise JobsError(
-            f"the checkpoint {job.checkpoint} is not on this machine{_default(job)}, and kfetch "
-            "reads those alone: copy its directories offsets and commits here, and name the copy "
-            "in the job's file"
-        )
+        raise _elsewhere(job, "kfetch reads file: and s3a: alone")
     check_environment(job)
     return read_checkpoint(path)
+
+
+def local_checkpoint(job: Job) -> Checkpoint:
+    """Returns a job's checkpoint, for a command that changes it.
+
+    Raises JobsError if it is not on this machine. See ``job_checkpoint``.
+    """
+    check_local(job)
+    return job_checkpoint(job)
+
+
+def check_local(job: Job) -> None:
+    """Raises JobsError if the checkpoint is not on this machine: kfetch only reads it there."""
+    if local_directory(job) is None:
+        raise _elsewhere(job, "kfetch moves offsets only in those of this machine")
+
+
+def _elsewhere(job: Job, why: str) -> JobsError:
+    return JobsError(
+        f"the checkpoint {job.checkpoint} is not on this machine{_default(job)}, and {why}: copy "
+        "its directories offsets and commits here, and name the copy in the job's file"
+    )
 
 
 def _default(job: Job) -> str:
@@ -40,8 +65,8 @@ def _default(job: Job) -> str:
     return "" if has_scheme(job.checkpoint) else " (spark.hadoop.fs.defaultFS names another)"
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
-    """Returns the checkpoint in a directory; an empty one if there is none.
+def read_checkpoint(path: StoredPath) -> Checkpoint:
+    """Returns the checkpoint at a path; an empty one if there is none.
 
     A job reads from Kafka alone, and its moves of offsets write version 1 alone. Raises JobsError
     for any other checkpoint.

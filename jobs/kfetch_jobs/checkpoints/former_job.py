@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kfetch.storage.locations import local_path
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.location import has_log, has_offsets, queries_of, query_id
 from kfetch_jobs.config import Job, TableLocation
-from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.util.files import read_json
 

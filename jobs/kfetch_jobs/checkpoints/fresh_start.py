@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from kfetch.storage.locations import local_path
 from kfetch_jobs.checkpoints.former_job import find_former_job
 from kfetch_jobs.checkpoints.location import has_run, local_directory, queries_of, query_id
 from kfetch_jobs.checkpoints.origin import noted_runs
 from kfetch_jobs.config import Job
-from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.progress.reports import read_pulse
 

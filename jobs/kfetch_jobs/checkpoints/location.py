@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from kfetch.errors import KfetchError
+from kfetch.storage.locations import local_path
+from kfetch.storage.open import StoredPath, stored_path
 from kfetch_jobs.config import Job
-from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.util.files import read_json
 
@@ -20,6 +22,17 @@ _COMMITS_MAX = 100
 def local_directory(job: Job) -> Path | None:
     """Returns the directory of a job's checkpoint; None if it is on another file system."""
     return local_path(job.checkpoint, job.spark)
+
+
+def checkpoint_path(job: Job) -> StoredPath | None:
+    """Returns the path of a job's checkpoint; None if kfetch has no driver for its file system.
+
+    Raises JobsError if the job's settings of Spark ask for something that kfetch can't do.
+    """
+    try:
+        return stored_path(job.checkpoint, job.spark)
+    except KfetchError as cause:
+        raise JobsError(f"job {job.name}: {cause.what}", action=cause.action) from None
 
 
 def note_path(job: Job) -> Path:

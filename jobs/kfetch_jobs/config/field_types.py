@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from kfetch_jobs.config.locations import location_mistake
+from kfetch.storage.locations import location_mistake
 from kfetch_jobs.config.yamlfile import suggestion
 
 Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]

@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from kfetch.storage.locations import absolute_location, has_scheme
 from kfetch_jobs.config import cross_checks, mistakes
 from kfetch_jobs.config.functions import code_directories
 from kfetch_jobs.config.functions import mistake as function_mistake
 from kfetch_jobs.config.job import Job, TableLocation
-from kfetch_jobs.config.locations import absolute_location, has_scheme
 from kfetch_jobs.config.merge_order import order_mistakes
 from kfetch_jobs.config.models import EnvironmentFile, JobFile, Model, ProjectFile, Target
 from kfetch_jobs.config.source_options import option_mistakes, source_location

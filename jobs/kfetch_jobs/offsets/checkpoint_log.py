@@ -32,12 +32,12 @@ def add_batch(checkpoint: Checkpoint, sources: Sequence[Offsets | None], now_s: 
     """Add a batch that ends at ``sources`` behind the last one, and return its number."""
     assert checkpoint.planned is not None
     number = next_batch_number(checkpoint)
-    before = checkpoint.path / "offsets" / str(checkpoint.planned.number)
+    before = checkpoint.directory / "offsets" / str(checkpoint.planned.number)
     version, metadata, *_ = before.read_text().splitlines()
     stamped = json.dumps(json.loads(metadata or "{}") | {"batchTimestampMs": round(now_s * 1000)})
     ends = ["-" if end is None else json.dumps(end.to_json()) for end in sources]
-    _write(checkpoint.path / "offsets" / str(number), "\n".join([version, stamped, *ends]))
-    _write(checkpoint.path / "commits" / str(number), _commit(checkpoint))
+    _write(checkpoint.directory / "offsets" / str(number), "\n".join([version, stamped, *ends]))
+    _write(checkpoint.directory / "commits" / str(number), _commit(checkpoint))
     return number
 
 
@@ -51,7 +51,7 @@ def remove_batch(path: Path, number: int) -> None:
 def _commit(checkpoint: Checkpoint) -> str:
     if checkpoint.committed is None:
         return _NO_COMMIT
-    return (checkpoint.path / "commits" / str(checkpoint.committed)).read_text()
+    return (checkpoint.directory / "commits" / str(checkpoint.committed)).read_text()
 
 
 def _write(file: Path, text: str) -> None:

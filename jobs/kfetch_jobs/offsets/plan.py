@@ -13,7 +13,7 @@ from kfetch.admin.sources import LogOffsets, Partition, log_offsets
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints.backup import OffsetRange, all_backups
-from kfetch_jobs.checkpoints.checkpoint import Checkpoint
+from kfetch_jobs.checkpoints.checkpoint import Checkpoint, check_local
 from kfetch_jobs.checkpoints.origin import noted_topic_ids
 from kfetch_jobs.checkpoints.topic_history import checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
@@ -104,6 +104,7 @@ def plan_move(
 
     Raises JobsError if the move is impossible, ConfigError for a wrong choice of partitions.
     """
+    check_local(job)
     stands = job_report.report(job, time.time())
     checkpoint = _movable(job, stands)
     places = job_report.match_sources(job, checkpoint)
@@ -152,7 +153,8 @@ def _check_no_earlier_topic(
 
     A row's offset says nothing about the topic's id. Rows of an earlier topic can't come again.
     """
-    places = [checkpoint.path, *(backup.path for backup in all_backups(checkpoint.path))]
+    path = checkpoint.directory
+    places = [path, *(backup.path for backup in all_backups(path))]
     history = merged_ids([noted_topic_ids(job), *map(checkpoint_topic_ids, places)])
     for topic in sorted(topics & present.keys()):
         if earlier := sorted(history.get(topic, frozenset()) - {present[topic]}):
@@ -177,7 +179,7 @@ def _movable(job: Job, stands: JobReport) -> Checkpoint:
             f"job {job.name} has not read anything yet: where it begins is its source option "
             "startingOffsets"
         )
-    state = checkpoint.path / "state"
+    state = checkpoint.directory / "state"
     if state.is_dir() and any(state.iterdir()):
         raise JobsError(
             f"job {job.name} keeps state (an aggregate, a join, deduplication), in which rows that "

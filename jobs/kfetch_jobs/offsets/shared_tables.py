@@ -61,7 +61,7 @@ def check_no_writes_since(job: Job, backup: Backup, others: Sequence[Job]) -> No
 
 def _checkpoint(job: Job, other: Job) -> Checkpoint:
     try:
-        return checkpoints.job_checkpoint(other)
+        return checkpoints.local_checkpoint(other)
     except JobsError as cause:
         raise JobsError(
             f"job {job.name}: job {other.name} writes to the same table, and nobody can tell "
@@ -71,7 +71,7 @@ def _checkpoint(job: Job, other: Job) -> Checkpoint:
 
 def _wrote(checkpoint: Checkpoint, backup: Backup) -> bool:
     """Whether a job may have written since the backup, perhaps in a batch without its commit."""
-    logs = (checkpoint.path / name for name in ("offsets", "commits"))
+    logs = (checkpoint.directory / name for name in ("offsets", "commits"))
     return checkpoint.pending or any(_newest_s(log) > backup.at_s for log in logs)
 
 

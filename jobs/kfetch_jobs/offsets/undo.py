@@ -48,8 +48,8 @@ def plan_undo(job: Job) -> UndoPlan:
 
     Raises JobsError if there is nothing to undo, or if the job has run since.
     """
-    now = checkpoints.job_checkpoint(job)
-    backup = backups.last_move(now.path)
+    now = checkpoints.local_checkpoint(job)
+    backup = backups.last_move(now.directory)
     if backup is None:
         raise JobsError(
             f"job {job.name}: there is no move of its offsets to undo in {now.path}.backups"
@@ -81,7 +81,7 @@ def undo(project: Project, job: Job, plan: UndoPlan, *, report: Report = silent)
             _restore_tables(rows, plan.backup, report)
     report("restoring the checkpoint")
     backup = plan.backup.record_stage(Stage.UNDOING)
-    checkpoint_log.remove_batch(plan.now.path, backup.batch)
+    checkpoint_log.remove_batch(plan.now.directory, backup.batch)
     backup.record_stage(Stage.UNDONE)
     if backup.tables:
         with suppress(OSError):  # only the page reads it

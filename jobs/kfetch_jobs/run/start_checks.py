@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kfetch.errors import AccessRefused, KfetchError, OptionError
+from kfetch.storage.locations import has_scheme, local_path
 from kfetch_jobs.checkpoints import origin
 from kfetch_jobs.checkpoints.backup import Stage, last_move
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
@@ -18,7 +19,6 @@ from kfetch_jobs.checkpoints.fresh_start import check_queries, lost_offsets
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.checkpoints.log_starts import unreadable
 from kfetch_jobs.config import Job
-from kfetch_jobs.config.locations import has_scheme, local_path
 from kfetch_jobs.errors import ConfigError, JobsError, RecordsLost
 from kfetch_jobs.run.dataframes import user_mistakes
 from kfetch_jobs.run.tables import existing_table, last_batches

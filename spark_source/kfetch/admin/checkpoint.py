@@ -1,4 +1,4 @@
-"""Reads Spark's checkpoint of a query from this machine's disk.
+"""Reads Spark's checkpoint of a query, on this machine or in an object store.
 
 ``offsets/<batch>`` is the plan of a micro-batch, and ``commits/<batch>`` exists once the batch is
 done. Spark keeps the last hundred (``spark.sql.streaming.minBatchesToRetain``) and reads the last
@@ -19,11 +19,13 @@ from urllib.parse import unquote
 from kfetch.admin.offset_log import PlannedBatch, SourceLine, Writer, parse_batch, parse_initial
 from kfetch.errors import CheckpointError
 from kfetch.offsets import Offsets
+from kfetch.storage.open import StoredPath, stored_path
 
 __all__ = [
     "Checkpoint",
     "batch_numbers",
     "checkpoint_directory",
+    "open_checkpoint",
     "read_batch",
     "read_checkpoint",
 ]
@@ -37,7 +39,7 @@ _OTHER_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 class Checkpoint:
     """A query's progress. ``planned`` is None before the first micro-batch."""
 
-    path: Path
+    path: StoredPath
     query: str = ""
     """The query's id; empty before its first start."""
     planned: PlannedBatch | None = None
@@ -48,6 +50,16 @@ class Checkpoint:
     """The batch before ``planned``, if the next run repeats ``planned``."""
     initial: Mapping[str, Offsets] = field(default_factory=dict)
     """Where batch 0 starts, by the source's name, for sources that Spark's connector started."""
+
+    @property
+    def directory(self) -> Path:
+        """The path, if it is on this machine.
+
+        Raises CheckpointError for a checkpoint elsewhere: kfetch reads it, and does not change it.
+        """
+        if isinstance(self.path, Path):
+            return self.path
+        raise _elsewhere(str(self.path), "kfetch changes only checkpoints of this machine")
 
     @property
     def pending(self) -> bool:
@@ -120,17 +132,26 @@ def checkpoint_directory(text: str) -> Path:
     The path stays below its name, also if that is a link: a job's lock lies beside that name.
     Raises CheckpointError for other file systems, and if there is no checkpoint.
     """
+    path = open_checkpoint(text, {})
+    return Checkpoint(path=path).directory
+
+
+def open_checkpoint(text: str, settings: Mapping[str, str]) -> StoredPath:
+    """Returns the path of a checkpoint, also in an object store. See ``checkpoint_directory``.
+
+    ``settings``: Spark's, for the keys and the endpoint of a store. Raises OptionError if one of
+    them can't be followed.
+    """
+    path: StoredPath
     if match := _FILE_URI.match(text):
         path = Path(os.path.abspath(match[1]))
         if not _is_checkpoint(path):
             path = Path(os.path.abspath(unquote(match[1])))
     elif _OTHER_URI.match(text):
-        raise CheckpointError(
-            f"the checkpoint {text} is not on this machine",
-            action="Copy its directories offsets, commits and sources and its file metadata here, "
-            "and name the copy. After a change, copy the files that the command names back",
-            file=text,
-        )
+        stored = stored_path(text, settings)
+        if stored is None:
+            raise _elsewhere(text, "kfetch reads file: and s3a: alone")
+        path = stored
     else:
         path = Path(os.path.abspath(text))
     if not _is_checkpoint(path):
@@ -142,11 +163,25 @@ def checkpoint_directory(text: str) -> Path:
     return path
 
 
-def _is_checkpoint(path: Path) -> bool:
-    return any((path / part).exists() for part in ("offsets", "metadata", "sources"))
+def _elsewhere(text: str, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint {text} is not on this machine, and {why}",
+        action="Copy its directories offsets, commits and sources and its file metadata here, "
+        "and name the copy. After a change, copy the files that the command names back",
+        file=text,
+    )
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
+def _is_checkpoint(path: StoredPath) -> bool:
+    try:
+        return bool({"offsets", "metadata", "sources"} & {child.name for child in path.iterdir()})
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as cause:
+        raise CheckpointError(f"{path} can't be read: {cause.strerror}", file=str(path)) from None
+
+
+def read_checkpoint(path: StoredPath) -> Checkpoint:
     """Returns the checkpoint in a directory; an empty one if there is none.
 
     This reads the commits first. So a running query can't add a commit whose plan this misses.
@@ -170,7 +205,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     )
 
 
-def batch_numbers(log: Path) -> list[int]:
+def batch_numbers(log: StoredPath) -> list[int]:
     """Returns the numbers of the micro-batches in ``offsets`` or ``commits``, in order."""
     try:
         return sorted(int(file.name) for file in log.iterdir() if file.name.isdigit())
@@ -185,14 +220,14 @@ def _number_before(numbers: list[int]) -> int:
     return numbers[-2] if len(numbers) > 1 else numbers[-1] - 1
 
 
-def _query(path: Path) -> str:
+def _query(path: StoredPath) -> str:
     try:
         return str(json.loads((path / "metadata").read_text())["id"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
 
-def read_batch(path: Path, number: int) -> PlannedBatch:
+def read_batch(path: StoredPath, number: int) -> PlannedBatch:
     """Returns ``offsets/<number>`` of the checkpoint in ``path``. Raises CheckpointError."""
     file = path / "offsets" / str(number)
     try:
@@ -201,10 +236,10 @@ def read_batch(path: Path, number: int) -> PlannedBatch:
         raise _unusable(file, cause.what) from None
 
 
-def _initial(path: Path) -> dict[str, Offsets]:
+def _initial(path: StoredPath) -> dict[str, Offsets]:
     """Returns the starts of batch 0. Other sources keep files at the same place, with no zero."""
     starts = {}
-    for file in sorted((path / "sources").glob("*/0")):
+    for file in _first_files(path / "sources"):
         try:
             text = _text(file)
             if text.startswith("\x00"):
@@ -214,7 +249,16 @@ def _initial(path: Path) -> dict[str, Offsets]:
     return starts
 
 
-def _text(file: Path) -> str:
+def _first_files(sources: StoredPath) -> list[StoredPath]:
+    """Returns the files ``sources/<source>/0`` that exist."""
+    try:
+        listed = [child for source in sources.iterdir() for child in source.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((file for file in listed if file.name == "0"), key=str)
+
+
+def _text(file: StoredPath) -> str:
     try:
         return file.read_bytes().decode()
     except OSError as cause:
@@ -223,7 +267,7 @@ def _text(file: Path) -> str:
         raise CheckpointError("is no text in UTF-8") from None
 
 
-def _unusable(file: Path, why: str) -> CheckpointError:
+def _unusable(file: StoredPath, why: str) -> CheckpointError:
     return CheckpointError(
         f"the checkpoint's {file} {why}",
         action="restore the checkpoint's directory from a backup, or use a new one",

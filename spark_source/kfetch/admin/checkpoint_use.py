@@ -63,7 +63,7 @@ def _opened(lock: Path) -> TextIO:
 
 def check_at_rest(checkpoint: Checkpoint, now_s: float | None = None) -> None:
     """Raises CheckpointInUse if a query may run. ``now_s``: seconds since 1970; None for now."""
-    path = checkpoint.path
+    path = checkpoint.directory
     pid = _agent(checkpoint.query)
     if pid is not None:
         raise CheckpointInUse(

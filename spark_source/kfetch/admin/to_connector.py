@@ -83,7 +83,7 @@ def to_connector(path: Path, *, force: bool = False) -> Conversion:
 
 def _new_texts(checkpoint: Checkpoint) -> dict[Path, str]:
     """Returns the new text of each file that has offsets of kfetch and that Spark reads."""
-    path, texts = checkpoint.path, {}
+    path, texts = checkpoint.directory, {}
     for number in batch_numbers(path / "offsets")[-_READ_BY_SPARK:]:
         batch = read_batch(path, number)
         if any(line.writer is Writer.KFETCH for line in batch.lines):
@@ -97,7 +97,7 @@ def _first_starts(checkpoint: Checkpoint) -> dict[Path, str]:
     That is batch 0, unless the source had no offset in the batches before.
     """
     return {
-        checkpoint.path / "sources" / line.name / "0": initial_text(start.positions)
+        checkpoint.directory / "sources" / line.name / "0": initial_text(start.positions)
         for number, line in enumerate(checkpoint.lines)
         if line.writer is Writer.KFETCH
         and checkpoint.is_first(number)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kfetch.storage.locations import local_path
 from kfetch_jobs import config
 from kfetch_jobs.checkpoints.location import local_directory
-from kfetch_jobs.config.locations import local_path
 from kfetch_jobs.errors import ConfigError
 from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
 

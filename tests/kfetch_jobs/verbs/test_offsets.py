@@ -87,10 +87,10 @@ def test_commits_without_plans(kafka: LittleKafka, kfetch: Command) -> None:
 
 
 def test_a_checkpoint_on_another_file_system(kafka: LittleKafka, project: Path) -> None:
-    """Only Spark can read other file systems. A file: URI is on this machine."""
+    """kfetch has no driver for them. A file: URI is on this machine."""
     hdfs = "spark:\n  spark.hadoop.fs.defaultFS: hdfs://namenode\n"
     for text, sentence in (
-        ("checkpoint: s3://bucket/x\n", "s3://bucket/x is not on this machine,"),
+        ("checkpoint: hdfs://name/x\n", "hdfs://name/x is not on this machine,"),
         ("checkpoint: dbfs:/x\n", "dbfs:/x is not on this machine,"),
         (hdfs, r"clicks/checkpoint is not on this machine \(spark.hadoop.fs.defaultFS names"),
     ):

@@ -5,12 +5,16 @@ Each verb imports its modules when it runs, so ``kfetch --help`` is quick.
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile, print_result
 from kfetch.admin.cli.source_options import source_options
+
+if TYPE_CHECKING:
+    from kfetch.admin.checkpoint import Checkpoint
 
 _SHORT = "Look at a checkpoint, or move it to Spark's connector."
 _ABOUT = f"""{_SHORT}
@@ -24,6 +28,20 @@ Example: continue a query of kfetch with Spark's connector
 _Path = Annotated[
     str, typer.Argument(metavar="PATH", help="The directory of the option checkpointLocation.")
 ]
+_Location = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="The option checkpointLocation: a directory, or a URI such as s3a://bucket/clicks.",
+    ),
+]
+_SparkProperties = Annotated[
+    Path | None,
+    typer.Option(
+        help="A file with settings of Spark, such as spark-defaults.conf. Those that begin with "
+        "spark.hadoop.fs.s3a. say how to reach a store."
+    ),
+]
 
 
 def add(app: typer.Typer) -> None:
@@ -36,10 +54,11 @@ def add(app: typer.Typer) -> None:
 
 
 def show(
-    path: _Path,
+    path: _Location,
     all_partitions: Annotated[
         bool, typer.Option("--all", help="List every partition, not only ten of each topic.")
     ] = False,
+    spark_properties: _SparkProperties = None,
     as_json: Json = False,
 ) -> None:
     """Print a checkpoint: sources, micro-batches, offsets, and what the next start does.
@@ -52,16 +71,23 @@ def show(
     Example: a query's checkpoint
       kfetch checkpoint show /data/clicks
     """
-    from kfetch.admin import checkpoint as checkpoints
     from kfetch.admin.cli import checkpoint_text
 
-    checkpoint = checkpoints.read_checkpoint(checkpoints.checkpoint_directory(path))
+    checkpoint = _read(path, spark_properties)
     lines = checkpoint_text.checkpoint_lines(checkpoint, all_partitions)
     print_result(as_json, checkpoint_text.checkpoint_json(checkpoint), lines)
 
 
+def _read(location: str, spark_properties: Path | None) -> Checkpoint:
+    from kfetch.admin.checkpoint import open_checkpoint, read_checkpoint
+    from kfetch.admin.cli.properties import read_spark_properties
+
+    settings = read_spark_properties(spark_properties) if spark_properties else {}
+    return read_checkpoint(open_checkpoint(location, settings))
+
+
 def verify(
-    path: _Path,
+    path: _Location,
     option: OptionPairs = None,
     properties: PropertiesFile = None,
     source: Annotated[
@@ -70,6 +96,7 @@ def verify(
             help="Check only this source. Use it if the query's sources differ in options."
         ),
     ] = None,
+    spark_properties: _SparkProperties = None,
     as_json: Json = False,
 ) -> None:
     """Compare a checkpoint with the logs in Kafka. The command changes nothing.
@@ -92,13 +119,12 @@ def verify(
     Example: before a query starts with the other source
       kfetch checkpoint verify /data/clicks --option kafka.bootstrap.servers=localhost:9092
     """
-    from kfetch.admin import checkpoint as checkpoints
     from kfetch.admin import checkpoint_check
     from kfetch.admin.cli import checkpoint_text
     from kfetch.errors import CheckpointMismatch
 
     options = source_options(properties, option or ())
-    checkpoint = checkpoints.read_checkpoint(checkpoints.checkpoint_directory(path))
+    checkpoint = _read(path, spark_properties)
     checks = checkpoint_check.verify(checkpoint, options, source)
     document = checkpoint_text.checks_json(checkpoint, checks)
     print_result(as_json, document, checkpoint_text.check_lines(checks))

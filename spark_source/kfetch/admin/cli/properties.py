@@ -1,4 +1,4 @@
-"""Reads a file with properties of Kafka's clients, as kafka-topics.sh takes it."""
+"""Reads files of properties: of Kafka's clients, as kafka-topics.sh takes them, and of Spark."""
 
 from __future__ import annotations
 
@@ -20,13 +20,7 @@ def read_properties(path: Path) -> dict[str, str]:
     Raises OptionError if the file can't be read, and for names that can't be used. The error has
     each of these names with its line.
     """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as cause:
-        reason = cause.strerror if isinstance(cause, OSError) else "it is no UTF-8 text"
-        raise OptionError(
-            f"{path} can't be read: {reason}", action="correct --properties", file=str(path)
-        ) from None
+    text = _text(path, "--properties")
     options: dict[str, str] = {}
     errors: list[OptionError] = []
     for number, line in _numbered_lines(text):
@@ -36,6 +30,25 @@ def read_properties(path: Path) -> dict[str, str]:
     if errors:
         raise _together(errors)
     return options
+
+
+def read_spark_properties(path: Path) -> dict[str, str]:
+    """Returns the settings of a file such as ``spark-defaults.conf``. Raises OptionError."""
+    lines = _numbered_lines(_text(path, "--spark-properties"))
+    matches = (_LINE.fullmatch(line) for _, line in lines)
+    return {
+        _unescaped(match["name"]): _unescaped(match["value"]).strip() for match in matches if match
+    }
+
+
+def _text(path: Path, argument: str) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as cause:
+        reason = cause.strerror if isinstance(cause, OSError) else "it is no UTF-8 text"
+        raise OptionError(
+            f"{path} can't be read: {reason}", action=f"correct {argument}", file=str(path)
+        ) from None
 
 
 def _unusable(options: Mapping[str, str], path: Path, number: int) -> Iterator[OptionError]:

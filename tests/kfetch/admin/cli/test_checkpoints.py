@@ -12,6 +12,7 @@ import pytest
 from kfetch.admin import agents, cli
 from tests.kfetch.admin.checkpoints import ID, QUERY, commit, initial, ours, plan, theirs
 from tests.kfetch.wire.little import LittleKafka
+from tests.store import Store
 
 Kfetch = Callable[..., tuple[int, str, str]]
 
@@ -78,6 +79,22 @@ def test_show_as_json(checkpoint: Kfetch, tmp_path: Path) -> None:
         (each["partition"], each["start"], each["end"], each["leader_epoch"])
         for each in source["partitions"]
     ]
+
+
+def test_a_checkpoint_in_a_store(checkpoint: Kfetch, tmp_path: Path, store: Store) -> None:
+    """``show`` prints the same lines. The keys are in a file of Spark's settings."""
+    plan(tmp_path, 7, ours(5, 3))
+    commit(tmp_path, 7)
+    copy = store.upload(tmp_path)
+    properties = tmp_path / "spark-defaults.conf"
+    lines = (f"{name}   {value}\n" for name, value in store.settings.items())
+    properties.write_text("# a store of the test\n" + "".join(lines))
+
+    here = checkpoint("show", tmp_path)[1]
+    code, there, err = checkpoint("show", copy, "--spark-properties", properties)
+
+    assert (0, "") == (code, err)
+    assert here.replace(str(tmp_path), str(copy)) == there
 
 
 def test_many_partitions_are_counted(checkpoint: Kfetch, tmp_path: Path) -> None:

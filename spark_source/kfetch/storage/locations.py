@@ -1,6 +1,6 @@
 """Where a table or a checkpoint is, by the text of its path or URI, as Hadoop reads it.
 
-s3a://bucket/lake, dbfs:/lake   another file system, which Spark alone reads
+s3a://bucket/lake, dbfs:/lake   another file system; kfetch reads those of ``storage.open``
 file:/data/ck, file:///data/ck  a directory of this machine; ``%20`` stays as it is
 /data/ck, data/ck               a directory of Spark's default file system; relative to the project
 
@@ -11,12 +11,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 _URI = re.compile(r"(?P<scheme>[^/:]*):(?P<path>.*)", re.DOTALL)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _DEFAULTS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 """Spark's settings for the file system of paths without a scheme: Hadoop's name and its old one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLocation:
+    """A place on another file system."""
+
+    scheme: str
+    """In lower case."""
+    authority: str
+    """A bucket or a host; may be empty."""
+    path: str
+    """Begins with a slash. Percent signs stay as they are."""
+
+    @property
+    def root(self) -> str:
+        """The URI of the file system's root, without a slash at its end."""
+        return f"{self.scheme}://{self.authority}"
+
+
+def remote_location(text: str, spark: Mapping[str, str]) -> RemoteLocation:
+    """Returns the parts of a location that ``local_path`` says is not on this machine.
+
+    A path without a scheme belongs to Spark's default file system, which ``spark`` names.
+    """
+    uri = _URI.match(text)
+    if uri is None:
+        default = _remote(next(spark[name] for name in _DEFAULTS if name in spark))
+        return RemoteLocation(scheme=default.scheme, authority=default.authority, path=text)
+    return _remote(text)
+
+
+def _remote(text: str) -> RemoteLocation:
+    scheme, _, rest = text.partition(":")
+    authority = rest[2:].partition("/")[0] if rest.startswith("//") else ""
+    path = rest[2 + len(authority) :] if rest.startswith("//") else rest
+    return RemoteLocation(scheme=scheme.lower(), authority=authority, path=path or "/")
 
 
 def has_scheme(text: str) -> bool:

@@ -1,0 +1,9 @@
+"""Files behind a location: on this machine, or in an object store. kfetch-jobs may import it, too.
+
+    locations  pure: what a text means as a location, as Hadoop reads it
+    s3         pure: the settings of Spark's S3A connector, as the store's client takes them
+    objects    paths in an object store, with the methods of ``pathlib`` that kfetch needs
+    open       from a location to a path
+
+It never starts a JVM. Decision 113 says why the client is obstore.
+"""

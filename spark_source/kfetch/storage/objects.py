@@ -1,0 +1,102 @@
+"""Paths in an object store, with those methods of ``pathlib.Path`` that kfetch needs.
+
+An object's name is a text with slashes, and there are no directories. A "directory" is what names
+have in common. Errors are those of ``pathlib``: FileNotFoundError, PermissionError, OSError with
+the reason as ``strerror``. They show no part of a request, because that may have keys.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+_STATUS = re.compile(r"non-2xx status code: (\d{3} [A-Za-z ]+)")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+READ_MAX = 64 << 20
+"""The largest object that is read, in bytes. A file of a checkpoint has a few kilobytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPath:
+    """An object, or the common start of names of objects."""
+
+    uri: str
+    """The URI of the store's root, such as ``s3a://bucket``, as the user wrote it."""
+    key: str
+    """The name within the store, without a slash at its ends; empty for the root."""
+    store: Any = field(repr=False, compare=False)
+    """obstore's store."""
+
+    def __str__(self) -> str:
+        return f"{self.uri}/{self.key}"
+
+    def __truediv__(self, name: str) -> ObjectPath:
+        return ObjectPath(self.uri, f"{self.key}/{name}".strip("/"), self.store)
+
+    def __lt__(self, other: ObjectPath) -> bool:
+        return str(self) < str(other)
+
+    @property
+    def name(self) -> str:
+        """The part behind the last slash."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def parent(self) -> ObjectPath:
+        """The path without its last part."""
+        return ObjectPath(self.uri, self.key.rpartition("/")[0], self.store)
+
+    def read_bytes(self) -> bytes:
+        """Returns the object's bytes. One request."""
+        with self._errors():
+            result = self.store.get(self.key)
+            if result.meta["size"] > READ_MAX:
+                raise OSError(errno.EFBIG, f"it has over {READ_MAX >> 20} MiB", str(self))
+            return bytes(result.bytes())
+
+    def read_text(self) -> str:
+        """Returns the object's text in UTF-8. One request."""
+        return self.read_bytes().decode()
+
+    def iterdir(self) -> Iterator[ObjectPath]:
+        """Yields the objects and common starts right below this name. A request lists 1,000.
+
+        S3A marks an empty directory by an object with its own name. Raises FileNotFoundError if
+        there is nothing.
+        """
+        with self._errors():
+            listed = self.store.list_with_delimiter(f"{self.key}/")
+        keys = [*listed["common_prefixes"], *(one["path"] for one in listed["objects"])]
+        if not keys:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", str(self))
+        for key in sorted({key.strip("/") for key in keys} - {self.key}):
+            yield ObjectPath(self.uri, key, self.store)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn obstore's errors into those of ``pathlib``, which name the object."""
+        from obstore import exceptions
+
+        try:
+            yield
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, "no such object", str(self)) from None
+        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as cause:
+            reason = f"the store refuses it ({_reason(cause)}): correct the keys or their rights"
+            raise PermissionError(errno.EACCES, reason, str(self)) from None
+        except exceptions.BaseError as cause:
+            reason = f"the store fails ({_reason(cause)})"
+            if "NoSuchBucket" in reason:
+                reason = f"{self.uri} does not exist"
+            raise OSError(errno.EIO, reason, str(self)) from None
+
+
+def _reason(cause: Exception) -> str:
+    """Returns the store's status and code. The rest of its answer may have the request's keys."""
+    text = str(cause)
+    found = [match[1] for pattern in (_STATUS, _CODE) if (match := pattern.search(text))]
+    return ", ".join(found) or "no answer"

@@ -1,0 +1,54 @@
+"""From the text of a location to a path that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from kfetch.errors import OptionError
+from kfetch.storage import s3
+from kfetch.storage.locations import local_path, remote_location
+from kfetch.storage.objects import ObjectPath
+
+_TIMEOUT_S = 10
+"""How long one request may take."""
+_RETRIES_S = 30
+"""How long a request is repeated after a failure of the store or of the network."""
+
+StoredPath = Path | ObjectPath
+"""A path on this machine, or in an object store."""
+
+
+def stored_path(text: str, settings: Mapping[str, str]) -> StoredPath | None:
+    """Returns the path of a location; None if kfetch has no driver for its file system.
+
+    ``settings``: Spark's, by their full names. It asks no store. Raises OptionError if a setting
+    can't be followed, or if a driver is not installed.
+    """
+    if (local := local_path(text, settings)) is not None:
+        return local
+    remote = remote_location(text, settings)
+    if remote.scheme not in s3.SCHEMES or not remote.authority:
+        return None
+    config = s3.s3_config(remote.authority, settings)
+    return ObjectPath(
+        remote.root, remote.path.strip("/"), _s3_store(remote.authority, config, text)
+    )
+
+
+def _s3_store(bucket: str, config: Mapping[str, object], text: str) -> object:
+    try:
+        from obstore.store import S3Store
+    except ModuleNotFoundError:
+        raise OptionError(
+            f"kfetch can't read {text} without the package obstore",
+            action="install it with pip install 'kfetch[s3]'",
+        ) from None
+    waits = {"timeout": f"{_TIMEOUT_S}s", "connect_timeout": f"{_TIMEOUT_S}s"}
+    options = {**waits, **config.get("client_options", {})}  # type: ignore[dict-item]
+    return S3Store(
+        bucket,
+        **{**config, "client_options": options},  # type: ignore[arg-type]
+        retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=_RETRIES_S)},
+    )

@@ -1,0 +1,107 @@
+"""A path in a store behaves as a path of this machine does, and its errors name the object."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kfetch.errors import OptionError
+from kfetch.storage.objects import ObjectPath
+from kfetch.storage.open import stored_path
+from tests.store import Store
+
+pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
+
+
+def test_a_directory(store: Store) -> None:
+    """It lists what is right below it, sorted, and over a thousand names in several requests."""
+    names = [str(number) for number in range(1003)]
+    for name in names:
+        store.put(f"many/offsets/{name}", b"x")
+    store.put("many/metadata", b"m")
+
+    assert ["metadata", "offsets"] == [child.name for child in store.path("many").iterdir()]
+    listed = [child.name for child in (store.path("many") / "offsets").iterdir()]
+    assert sorted(names) == listed
+
+
+def test_the_mark_of_a_directory(store: Store) -> None:
+    """S3A marks a directory by an object whose name ends in a slash. It is no child of itself."""
+    store.put("marked/", b"")
+    store.put("marked/sources/", b"")
+    store.put("marked/sources/0/", b"")
+
+    assert ["sources"] == [child.name for child in store.path("marked").iterdir()]
+    assert [] == list((store.path("marked") / "sources" / "0").iterdir())
+
+
+def test_a_file(store: Store) -> None:
+    """Its text, its name, its parent, and its URI as the user wrote it."""
+    store.put("a b/file", "Zoë".encode())
+    file = store.path("a b") / "file"
+
+    assert ("Zoë", "file", "a b") == (file.read_text(), file.name, file.parent.name)
+    assert "s3a://lake/a b/file" == str(file)
+
+
+def test_what_is_missing(store: Store) -> None:
+    """A missing object and a missing directory are errors of pathlib's kind."""
+    with pytest.raises(FileNotFoundError, match="no such object: 's3a://lake/none'"):
+        store.path("none").read_bytes()
+    with pytest.raises(FileNotFoundError, match="no such directory: 's3a://lake/none'"):
+        list(store.path("none").iterdir())
+
+
+def test_a_bucket_that_does_not_exist(store: Store) -> None:
+    """That is no empty directory: a wrong name must not look like a new checkpoint."""
+    path = stored_path("s3a://nowhere/ck", store.settings)
+    assert isinstance(path, ObjectPath)
+
+    with pytest.raises(OSError, match="s3a://nowhere does not exist"):
+        list(path.iterdir())
+
+
+def test_a_store_that_is_not_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the object. It shows no key."""
+    monkeypatch.setattr("kfetch.storage.open._RETRIES_S", 0)
+    path = store.path("ck/metadata", endpoint="http://127.0.0.1:9")
+
+    with pytest.raises(OSError, match=r"the store fails \(no answer\): 's3a://lake/ck/met") as told:
+        path.read_bytes()
+    assert "pa55word" not in str(told.value)
+
+
+def test_other_file_systems() -> None:
+    """kfetch has no driver for them, and says so by None: the caller knows what to do."""
+    hdfs = {"spark.hadoop.fs.defaultFS": "hdfs://name:8020"}
+
+    for text, settings in (("dbfs:/x", {}), ("abfss://c@a/x", {}), ("/ck", hdfs), ("s3a:/x", {})):
+        assert stored_path(text, settings) is None
+
+
+def test_a_path_in_the_default_file_system(store: Store) -> None:
+    """A path without a scheme is in Spark's default file system."""
+    settings = store.settings | {"spark.hadoop.fs.defaultFS": "s3a://lake"}
+
+    assert "s3a://lake/ck" == str(stored_path("/ck", settings))
+    assert Path("/ck") == stored_path("/ck", {})
+
+
+def test_a_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the extra to install."""
+    original = builtins.__import__
+
+    def refuse(name: str, *rest: Any, **more: Mapping[str, Any]) -> ModuleType:
+        if name.startswith("obstore"):
+            raise ModuleNotFoundError(name=name)
+        return original(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+
+    with pytest.raises(OptionError, match=r"pip install 'kfetch\[s3\]'"):
+        stored_path("s3a://lake/ck", {})

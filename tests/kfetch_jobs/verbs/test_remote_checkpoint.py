@@ -1,0 +1,82 @@
+"""A checkpoint in a store: the commands say of it what they say of the same one on a disk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch_jobs.checkpoints import CHECKPOINT, job
+from tests.kfetch_jobs.commands import Command
+from tests.kfetch_jobs.projects import JOB, PROJECT
+from tests.store import Store
+
+pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
+
+
+def settings(values: Mapping[str, str]) -> None:
+    """Put settings of Spark into the project's file."""
+    lines = "".join(f"  {name}: {value}\n" for name, value in values.items())
+    text = PROJECT.replace("spark:\n", f"spark:\n{lines}")
+    Path("conf/kfetch.yml").write_text(text)
+
+
+@pytest.fixture
+def remote(kafka: LittleKafka, store: Store, tmp_path: Path) -> str:
+    """Moves the job's checkpoint into the store, and returns its URI."""
+    uri = str(store.upload(CHECKPOINT, tmp_path.name))
+    shutil.rmtree(CHECKPOINT)
+    settings(store.settings)
+    job(JOB + f"checkpoint: {uri}\n")
+    return uri
+
+
+def same_but_path(told: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if name != "checkpoint"}
+
+
+@pytest.mark.parametrize("verb", [["plan"], ["lag"], ["offsets", "show"]], ids=" ".join)
+def test_the_same_words(
+    kafka: LittleKafka, kfetch: Command, store: Store, tmp_path: Path, verb: list[str]
+) -> None:
+    """plan, lag and offsets show print the same numbers, and the URI as the path."""
+    here = kfetch(*verb, "clicks", "--json")
+    uri = str(store.upload(CHECKPOINT, tmp_path.name))
+    shutil.rmtree(CHECKPOINT)
+    settings(store.settings)
+    job(JOB + f"checkpoint: {uri}\n")
+    there = kfetch(*verb, "clicks", "--json")
+
+    assert (here[0], here[2]) == (there[0], there[2])
+    one, other = json.loads(here[1]), json.loads(there[1])
+    if isinstance(one, dict) and "checkpoint" in one:
+        assert uri == other["checkpoint"]
+        one, other = same_but_path(one), same_but_path(other)
+    text = json.dumps(other).replace(uri, str(CHECKPOINT.absolute()))
+    assert one == json.loads(text)
+
+
+def test_moves_are_refused(remote: str, kfetch: Command) -> None:
+    """kfetch changes no checkpoint in a store. It says what to do."""
+    for words in (["reset", "--to-latest"], ["undo"]):
+        code, _, said = kfetch("offsets", words[0], "clicks", *words[1:])
+
+        assert 1 == code
+        assert f"{remote} is not on this machine, and kfetch moves offsets only in" in said
+
+
+def test_settings_that_cannot_be_followed(remote: str, kfetch: Command, store: Store) -> None:
+    """The commands can't read what Spark reads then, and name the setting. No key is shown."""
+    bad = {"spark.hadoop.fs.s3a.aws.credentials.provider": "com.acme.Vault"}
+    settings(store.settings | bad)
+
+    code, _, said = kfetch("plan", "clicks")
+
+    assert code
+    assert "kfetch can't use the class Vault of spark.hadoop.fs.s3a.aws.credentials" in said
+    assert "pa55word" not in said
