@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from kfetch.errors import OptionError
 from kfetch.model import OffsetRange, Split, TopicPartition
-from kfetch.options.values import PlanningOptions
+from kfetch.options.source import PlanningOptions
 
 MAX_SPLITS = 1_000_000
 """The most tasks of a micro-batch. More are a mistake in the options."""

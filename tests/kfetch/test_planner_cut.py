@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kfetch.errors import OptionError
 from kfetch.model import OffsetRange
-from kfetch.options.values import PlanningOptions
+from kfetch.options.source import PlanningOptions
 from kfetch.planner import MAX_SPLITS, cut, pack, plan_splits
 from tests.kfetch.planner_ranges import offset_range, ranges
 
