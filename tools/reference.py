@@ -33,6 +33,7 @@ TOOLS = (
     "checkpoint_check",
     "decoder",
     "explanations",
+    "platform",
     "samples",
     "sources",
     "statistics",

@@ -15,10 +15,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kfetch.options.catalogue import no_effect
+from kfetch.spark.tested import warn_if_untested
 from kfetch.watch.narrowing import Condition, Operator
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class KfetchReader(DataSourceReader):
         from kfetch.watch.batch_planning import plan_batch
         from kfetch.watch.lookups import OffsetLookup
 
+        warn_if_untested(pyspark.__version__)
         for name in self._options.ignored:
             log.warning("kfetch: %s", no_effect(name))
         with closing(OffsetLookup(self._options)) as lookup:

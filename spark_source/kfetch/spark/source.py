@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -39,6 +40,7 @@ from kfetch.offsets import DocumentCache
 from kfetch.options.catalogue import no_effect
 from kfetch.spark import options as parsing
 from kfetch.spark.schema import schema, with_schema
+from kfetch.spark.tested import warn_if_untested
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -183,6 +185,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 lean.defer_clients()
             from kfetch.watch.driver import Driver
 
+            warn_if_untested(pyspark.__version__)
             for name in self._options.ignored:
                 log.warning("kfetch: %s", no_effect(name))
             self._driver = Driver(self._options)
