@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from packaging.version import Version
+
 from integration.benchmarks.peer import connector_version
 from integration.spark_versions.__main__ import cell, table
 from integration.spark_versions.choice import FAILED, PASSED
 from integration.spark_versions.features import FEATURES, feature_of
-from integration.spark_versions.versions import TESTED, parsed
+from integration.sparks import VERSIONS
 from kfetch.spark.tested import NEWEST
 
 ROOT = Path(__file__).parents[1]
@@ -59,5 +61,5 @@ def test_the_table() -> None:
 def test_versions() -> None:
     """The newest tested minor version is the one up to which no warning comes. No connector is
     newer than its Spark."""
-    assert parsed(TESTED[-1])[:2] == NEWEST
-    assert all(parsed(connector_version(version)) <= parsed(version) for version in TESTED)
+    assert Version(VERSIONS[-1]).release[:2] == NEWEST
+    assert all(Version(connector_version(one)) <= Version(one) for one in VERSIONS)

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from integration.spark.toy import MOMENT, OneMoment, TenRows
-from integration.spark_versions.versions import installed
+from integration.sparks import Feature, needs
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +28,7 @@ def settings(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset(PUSHDOWN)
 
 
-@pytest.mark.skipif(installed() < (4, 1), reason="Spark 4.0 passes no filters to Python sources")
+@needs(Feature.PUSHED_FILTERS)
 def test_a_filter_narrows_later_queries_of_the_same_load(settings: SparkSession) -> None:
     """Spark keeps a filtered read for the whole load(), and a later query lacks rows (SPARK-58551).
     So kfetch.pushFilters is off by default: decision 94, docs/how-to/batch-reads.md."""
@@ -46,18 +46,27 @@ def test_a_filter_narrows_later_queries_of_the_same_load(settings: SparkSession)
 
 
 def test_arrow_batches_have_utc_whatever_the_session_has(settings: SparkSession) -> None:
-    """A source's timestamps are in UTC, and no other zone is accepted. A reader has no session, so
-    it can't know the session's zone. That is why valueTimeZone must be set: docs/how-to/json.md."""
+    """A source's timestamps are in UTC. A reader has no session, so it can't know the session's
+    zone. That is why valueTimeZone must be set: docs/how-to/json.md."""
     settings.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    settings.dataSource.register(OneMoment)
 
-    def load(zone: str) -> list[tuple[int, str | None]]:
-        frame = settings.read.format("one_moment").option("zone", zone).load()
-        return [tuple(row) for row in frame.selectExpr("unix_seconds(at)", "known").collect()]
+    assert [(int(MOMENT.timestamp()), None)] == moments(settings, "UTC")
 
-    assert [(int(MOMENT.timestamp()), None)] == load("UTC")
+
+@needs(Feature.CHECKED_BATCHES)
+def test_no_other_zone_is_accepted(settings: SparkSession) -> None:
+    """Spark compares a batch with the schema in UTC, although the session has another zone."""
+    settings.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+
     with pytest.raises(PySparkException):
-        load("Asia/Tokyo")
+        moments(settings, "Asia/Tokyo")
+
+
+def moments(session: SparkSession, zone: str) -> list[tuple[int, str | None]]:
+    """Returns the seconds since 1970 of each moment, and the zone that the reader knows."""
+    session.dataSource.register(OneMoment)
+    frame = session.read.format("one_moment").option("zone", zone).load()
+    return [tuple(row) for row in frame.selectExpr("unix_seconds(at)", "known").collect()]
 
 
 def test_a_table_of_a_python_source_has_no_options(settings: SparkSession) -> None:

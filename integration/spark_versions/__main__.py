@@ -23,7 +23,7 @@ from integration.benchmarks.peer import connector_version
 from integration.spark_versions.choice import FAILED, PASSED
 from integration.spark_versions.environments import ROOT, python
 from integration.spark_versions.features import FEATURES, Feature
-from integration.spark_versions.versions import TESTED
+from integration.sparks import VERSIONS
 
 _RESULTS = ROOT / ".venv" / "sparks"
 Results = dict[str, dict[str, int]]
@@ -44,7 +44,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--versions", default=",".join(TESTED), help="versions of pyspark")
+    parser.add_argument("--versions", default=",".join(VERSIONS), help="versions of pyspark")
     keys = ", ".join(one.key for one in FEATURES)
     parser.add_argument("--only", default="", help=f"features: {keys}")
     parser.add_argument("--short", action="store_true", help="a few tests of each feature")

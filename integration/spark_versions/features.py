@@ -75,7 +75,7 @@ FEATURES = (
         ("integration/security/test_modes.py::test_through_spark[SASL_SSL-SCRAM-SHA-512]",),
     ),
     Feature("connect", "Spark Connect", (f"{_SPARK}/test_connect.py",)),
-    Feature("migration", "to the connector and back", ("integration/migration",)),
+    Feature("migration", "to the connector and back", ("integration/migration/test_migration.py",)),
     Feature("faults", "other faults", (_FAULTS,)),
 )
 
