@@ -1,11 +1,13 @@
 """The tests of each feature with each version of Spark, and a table: ``make sparks``.
 
     python -m integration.spark_versions [--versions 4.0.5,4.3.0] [--only limits,batch] [--short]
+        [--setup]
 
 Each version has an environment and a run of pytest of its own, beside the connector of that
 version. A cell is ``pass``, ``fail`` with numbers, or ``none``. A note has the reasons of tests
 that did not run. The output is in
-``.venv/sparks/<version>.log``. Exits with 1 if a test failed.
+``.venv/sparks/<version>.log``. Exits with 1 if a test failed. ``--versions ends`` is the oldest and
+the newest one. ``--setup`` makes the environments, and runs no test.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from integration.spark_versions.environments import ROOT, python
 from integration.spark_versions.features import FEATURES, Feature
 from integration.sparks import VERSIONS
 
+_ENDS = [VERSIONS[0], VERSIONS[-1]]
 _RESULTS = ROOT / ".venv" / "sparks"
 Results = dict[str, dict[str, int]]
 """How often each outcome or reason came, by the feature's key."""
@@ -35,7 +38,10 @@ def main() -> None:
     chosen = _arguments()
     features = [one for one in FEATURES if not chosen.only or one.key in chosen.only.split(",")]
     features = [one for one in features if one.short or not chosen.short]
-    versions = chosen.versions.split(",")
+    versions = _ENDS if chosen.versions == "ends" else chosen.versions.split(",")
+    if chosen.setup:
+        print("\n".join(str(python(version)) for version in versions))
+        return
     results = {version: _run(version, features, chosen.short) for version in versions}
     print("\n".join(table(results, features)))
     cells = [cell(results[version].get(one.key, {})) for version in versions for one in features]
@@ -48,6 +54,7 @@ def _arguments() -> argparse.Namespace:
     keys = ", ".join(one.key for one in FEATURES)
     parser.add_argument("--only", default="", help=f"features: {keys}")
     parser.add_argument("--short", action="store_true", help="a few tests of each feature")
+    parser.add_argument("--setup", action="store_true", help="only make the environments")
     return parser.parse_args()
 
 
