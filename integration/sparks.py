@@ -39,6 +39,9 @@ class Feature(Enum):
     FIXED_AVAILABLE_NOW = Requirement(
         (4, 2), "before Spark 4.2, an AvailableNow query of a Python source is one micro-batch"
     )
+    CHECKED_BATCHES = Requirement(
+        (4, 2), "before Spark 4.2, a batch may have other Arrow types than the source's schema"
+    )
     LOG_ENDS_IN_PROGRESS = Requirement(
         (4, 2), "before Spark 4.2, the progress has no log ends of a Python source"
     )

@@ -5,7 +5,8 @@
 The runs follow each other in one Spark session. Each has ``sources``: pairs of a format and a
 topic, whose rows come together. ``options`` are of all sources. A run reads what is there
 (availableNow). ``move`` runs ``kfetch checkpoint to-kafka`` before it. With ``fails``, the run has
-to end with an error of this text. With ``die``, the process kills itself and its JVM in that
+to end with an error of this text. With ``counts``, the rows are the counts of each topic's
+partitions, which Spark's state holds. With ``die``, the process kills itself and its JVM in that
 micro-batch of the run: ``before`` its rows are written or ``after`` it, but before Spark writes its
 commit.
 
@@ -46,6 +47,7 @@ def main(asked: dict[str, Any]) -> None:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.jars", ",".join(map(str, connector_jars())))
         .config("spark.local.dir", str(directory / "tmp"))
+        .config("spark.sql.shuffle.partitions", "2")
         .config(map=asked["spark"])
         .getOrCreate()
     )
@@ -77,9 +79,12 @@ def _query(spark: SparkSession, servers: str, directory: Path, run: dict[str, An
         .selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value")
         for source, topic in run["sources"]
     ]
+    frame, mode = reduce(DataFrame.union, rows), "append"
+    if run.get("counts"):
+        frame, mode = frame.groupBy("topic", "partition").count(), "update"
     query = (
-        reduce(DataFrame.union, rows)
-        .writeStream.foreachBatch(_sink(directory / "rows", run.get("die")))
+        frame.writeStream.outputMode(mode)
+        .foreachBatch(_sink(directory / "rows", run.get("die")))
         .option("checkpointLocation", str(directory / "checkpoint"))
         .trigger(availableNow=True)
         .start()
