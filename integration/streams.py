@@ -92,8 +92,8 @@ def drain(frame: DataFrame, checkpoint: Path) -> Delivered:
     return delivered
 
 
-def run_available(frame: DataFrame, checkpoint: Path, delivered: Delivered) -> None:
-    """Run an AvailableNow query once, to its end; raises what ended it."""
+def run_available(frame: DataFrame, checkpoint: Path, delivered: Delivered) -> StreamingQuery:
+    """Run an AvailableNow query once, to its end; raises what ended it. Returns the query."""
     query = (
         frame.writeStream.foreachBatch(delivered.take)
         .option("checkpointLocation", str(checkpoint))
@@ -101,6 +101,7 @@ def run_available(frame: DataFrame, checkpoint: Path, delivered: Delivered) -> N
         .start()
     )
     finish(query)
+    return query
 
 
 def finish(query: StreamingQuery) -> None:
