@@ -30,14 +30,16 @@ class Feature(Enum):
     PUSHED_FILTERS = Requirement((4, 1), "Spark 4.0 passes no filters to a Python source")
     LIMITED_AVAILABLE_NOW = Requirement(
         (4, 2),
-        "before Spark 4.2, an AvailableNow query of a Python source is one micro-batch, and "
-        "maxOffsetsPerTrigger limits that one",
+        "before Spark 4.2, an AvailableNow query of a Python source is one micro-batch, which "
+        "maxOffsetsPerTrigger limits",
     )
     UNLIMITED_ONCE = Requirement(
         (4, 2), "before Spark 4.2, a Python source is not told the trigger, so limits hold for Once"
     )
-    FIXED_AVAILABLE_NOW = Requirement(
-        (4, 2), "before Spark 4.2, an AvailableNow query of a Python source is one micro-batch"
+    AVAILABLE_NOW_GOES_ON = Requirement(
+        (4, 2),
+        "before Spark 4.2, an AvailableNow query that finds an unfinished micro-batch ends after "
+        "that one",
     )
     CHECKED_BATCHES = Requirement(
         (4, 2), "before Spark 4.2, a batch may have other Arrow types than the source's schema"

@@ -53,7 +53,7 @@ FEATURES = (
     Feature(
         "limits",
         "limits",
-        (f"{_SPARK}/test_triggers.py",),
+        (f"{_SPARK}/test_triggers.py", f"{_SPARK}/test_versions.py"),
         (f"{_SPARK}/test_triggers.py::test_least_and_most_together",),
     ),
     Feature(

@@ -113,7 +113,7 @@ else:  # the classes of Spark 4.2, as far as kfetch uses them
         """No earlier Spark asks a Python source to prepare for AvailableNow."""
 
 
-class _Reader(Protocol):
+class _ReaderOfSpark42(Protocol):
     """A stream reader with the calls of Spark 4.2, as far as ``ReaderOfSpark41`` uses them."""
 
     def initialOffset(self) -> dict[str, Any]: ...
@@ -136,7 +136,7 @@ class ReaderOfSpark41(DataSourceStreamReader):
     and is refused, because a wrong start would lose records or read them twice.
     """
 
-    def __init__(self, inner: _Reader) -> None:
+    def __init__(self, inner: _ReaderOfSpark42) -> None:
         self.inner = inner
         """The reader with the calls of Spark 4.2."""
         self._start: dict[str, Any] | None = None
@@ -211,6 +211,6 @@ class ReaderOfSpark41(DataSourceStreamReader):
         )
 
 
-def for_this_spark(reader: _Reader) -> DataSourceStreamReader:
+def for_this_spark(reader: _ReaderOfSpark42) -> DataSourceStreamReader:
     """Returns a stream reader with the calls of the installed Spark."""
     return ReaderOfSpark41(reader) if _SPARK < (4, 2) else cast(DataSourceStreamReader, reader)

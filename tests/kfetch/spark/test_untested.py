@@ -6,6 +6,7 @@ import pytest
 
 from kfetch.spark import versions
 from kfetch.spark.source import KfetchDataSource
+from tests.kfetch.spark.test_source import since_42
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
 
@@ -36,10 +37,10 @@ def test_a_query_warns_once(
     """The reader of a stream warns when it first connects, and not again."""
     monkeypatch.setattr(versions, "_SPARK", (9, 0))
     source = KfetchDataSource(dict(OPTIONS))
-    reader = source.streamReader(source.schema())
+    reader = since_42(source.streamReader(source.schema()))
     assert [] == caplog.messages
     for _ in range(2):
-        reader.reportLatestOffset()  # type: ignore[attr-defined]
+        reader.reportLatestOffset()
     reader.stop()
 
     assert 1 == sum("nobody has tested this release" in message for message in caplog.messages)
