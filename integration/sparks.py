@@ -41,6 +41,11 @@ class Feature(Enum):
         "before Spark 4.2, an AvailableNow query that finds an unfinished micro-batch ends after "
         "that one",
     )
+    AVAILABLE_NOW_CLOSES_WINDOWS = Requirement(
+        (4, 2),
+        "before Spark 4.2, an AvailableNow query of a Python source has no micro-batch without "
+        "records, so the watermark moves in the next run",
+    )
     CHECKED_BATCHES = Requirement(
         (4, 2), "before Spark 4.2, a batch may have other Arrow types than the source's schema"
     )

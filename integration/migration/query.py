@@ -34,6 +34,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from integration.benchmarks.peer import connector_jars
+from integration.sparks import Feature, has
 from kfetch.admin.to_connector import to_connector
 
 
@@ -82,14 +83,20 @@ def _query(spark: SparkSession, servers: str, directory: Path, run: dict[str, An
     frame, mode = reduce(DataFrame.union, rows), "append"
     if run.get("counts"):
         frame, mode = frame.groupBy("topic", "partition").count(), "update"
-    query = (
+    writer = (
         frame.writeStream.outputMode(mode)
         .foreachBatch(_sink(directory / "rows", run.get("die")))
         .option("checkpointLocation", str(directory / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
+    limit = int(run["options"]["maxOffsetsPerTrigger"])
+    rows_read = limit
+    while rows_read >= limit:  # where a run is one limited micro-batch, a full one is not the last
+        query = writer.start()
+        query.awaitTermination()
+        progress = query.lastProgress
+        reads_all = has(Feature.LIMITED_AVAILABLE_NOW) or progress is None
+        rows_read = 0 if reads_all else progress["numInputRows"]
 
 
 def _sink(rows: Path, die: dict[str, Any] | None) -> Callable[[DataFrame, int], None]:
