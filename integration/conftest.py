@@ -3,7 +3,7 @@
 kafka           one node, shared by the whole run: do not stop it
 kafka_cluster   a factory of clusters of your own, to kill and to configure
 topic           a factory of uniquely named topics
-spark           one Spark session with Delta, shared by the whole run: do not stop it
+spark           one Spark session for the whole run, with Delta if possible: do not stop it
 """
 
 from __future__ import annotations
@@ -72,13 +72,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """local[2] with Delta on its class path."""
-    from kfetch_jobs.jvm.spark import session
+    """local[2], with Delta on its class path if there is a Delta for this Spark."""
+    from integration.sessions import started
 
-    settings = {"spark.master": "local[2]", "spark.sql.session.timeZone": "UTC"}
-    log = tmp_path_factory.mktemp("spark") / "log"
-    with session(settings, name="integration", log=log) as started:
-        yield started
+    with started(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture

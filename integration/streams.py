@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from integration.sparks import Feature, has
 from kfetch_jobs.kafka import Cluster
 
 PATIENCE_S = 180
@@ -76,8 +77,23 @@ class Delivered:
 
 
 def drain(frame: DataFrame, checkpoint: Path) -> Delivered:
-    """Run a query over what is there now, to its end; raises what ended it."""
+    """Run a query over what is there now, to its end; raises what ended it.
+
+    If the installed Spark ends a run after one limited micro-batch, the query runs again until it
+    finds nothing.
+    """
     delivered = Delivered()
+    batches = -1
+    while len(delivered.batches) > batches:
+        batches = len(delivered.batches)
+        run_available(frame, checkpoint, delivered)
+        if has(Feature.LIMITED_AVAILABLE_NOW):
+            break
+    return delivered
+
+
+def run_available(frame: DataFrame, checkpoint: Path, delivered: Delivered) -> StreamingQuery:
+    """Run an AvailableNow query once, to its end; raises what ended it. Returns the query."""
     query = (
         frame.writeStream.foreachBatch(delivered.take)
         .option("checkpointLocation", str(checkpoint))
@@ -85,7 +101,7 @@ def drain(frame: DataFrame, checkpoint: Path) -> Delivered:
         .start()
     )
     finish(query)
-    return delivered
+    return query
 
 
 def finish(query: StreamingQuery) -> None:

@@ -21,7 +21,7 @@ from kfetch.admin.cli import command
 from kfetch.options.catalogue import OPTIONS
 from kfetch.spark.listener import LagListener
 from kfetch_jobs.metrics.table import METRICS
-from tools import broker_reactions, job_keys, session_bytes, session_moves
+from tools import broker_reactions, job_keys, session_bytes, session_moves, spark_versions
 
 __all__ = ["DOCS", "PARTS", "error_pages", "filled", "written"]
 
@@ -33,6 +33,7 @@ TOOLS = (
     "checkpoint_check",
     "decoder",
     "explanations",
+    "platform",
     "samples",
     "sources",
     "statistics",
@@ -152,6 +153,7 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("reference/python-api.md", "api", _api),
     ("reference/broker-errors.md", "reactions", broker_reactions.table),
     ("reference/broker-versions.md", "versions", versions.table),
+    ("reference/spark-versions.md", "sparks", spark_versions.table),
     ("explanation/fetch-sessions.md", "bytes", session_bytes.table),
     ("explanation/fetch-sessions.md", "dump", session_bytes.dump),
     ("explanation/fetch-sessions.md", "transitions", session_moves.table),

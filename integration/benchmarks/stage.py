@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import psutil
 
 from integration.benchmarks.peer import connector_jars
+from integration.sessions import checkpoints_in_files
 from kfetch_jobs.kafka import Cluster
 
 T = TypeVar("T")
@@ -20,10 +21,7 @@ SOURCES = ("kfetch", "kafka")
 
 LOW_LATENCY = {
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing."
-        "FileSystemBasedCheckpointFileManager"
-    ),
+    **checkpoints_in_files(),
 }
 """What docs/how-to/tune.md advises for short micro-batches with the checkpoint on a local disk."""
 

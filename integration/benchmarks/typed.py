@@ -1,10 +1,11 @@
 """Values as structs: kfetch's decoders against Spark's functions behind the connector, by turns.
 
     python -m integration.benchmarks.typed [--format json|avro|protobuf] [--fields 5|40]
-        [--sink noop|delta] [--records N] [--partitions N] [--runs N] [--cores N]
+        [--sink noop|delta] [--records N] [--partitions N] [--runs N] [--cores N] [--pair] [--json]
 
 Spark's connector fills a topic with records of five fields (92 bytes as JSON), or of 40 fields with
-nesting (1 KiB). Queries read it with availableNow, in one session and after one warm-up each. Each
+nesting (1 KiB). With ``--pair`` only the connector with Spark's function and kfetch with the format
+run. Queries read it with availableNow, in one session and after one warm-up each. Each
 delivers the struct, the partition and the offset. The times are those of the micro-batches, of
 their writes, and from start() to the end of the query. The CPU time is that of the whole machine:
 Spark, workers, agent and broker. So nothing else may run.
@@ -15,13 +16,14 @@ Spark, workers, agent and broker. So nothing else may run.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +134,13 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--pair", action="store_true", help="only two of the five queries")
+    parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     runs = _compare(chosen)
+    if chosen.json:
+        print(json.dumps({name: [asdict(run) for run in found] for name, found in runs.items()}))
+        return
     print(cpu())
     for name, found in runs.items():
         print(f"{name:28} {_median(found)}   (medians)")
@@ -150,6 +157,9 @@ def _compare(chosen: argparse.Namespace) -> dict[str, list[Run]]:
         stack.callback(spark.stop)
         _write(spark, cluster, values.values, chosen)
         frames = _frames(spark, cluster, values)
+        if chosen.pair:
+            pair = (f"connector + {values.function}", f"kfetch valueFormat={values.name}")
+            frames = {name: frames[name] for name in pair}
         runs: dict[str, list[Run]] = {name: [] for name in frames}
         for number in range(chosen.runs + 1):
             for name, frame in frames.items():

@@ -76,10 +76,17 @@ class Connector:
             start = self._limit(options, "starting", earliest=batch)
             if batch:
                 end = self._limit(options, "ending", earliest=False)
-                self._call(self._companion(), "checkOffsetLimitValidity", start, end)
+                if self.compares_bounds:
+                    self._call(self._companion(), "checkOffsetLimitValidity", start, end)
         except Py4JJavaError as error:
             return _message(error)
         return ""
+
+    @property
+    def compares_bounds(self) -> bool:
+        """Whether it compares start and end before the query starts, as of Spark 4.1."""
+        methods = self._companion().getClass().getDeclaredMethods()
+        return any(method.getName() == "checkOffsetLimitValidity" for method in methods)
 
     def positions(self, servers: str, topic: str, options: Mapping[str, str]) -> dict[int, int]:
         """The offset at which it starts in each partition of a topic.

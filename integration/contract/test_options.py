@@ -66,6 +66,8 @@ BATCHES: list[tuple[dict[str, str], str]] = [
         "ending offset for t-0 can't be earliest for batch queries on kafka",
     ),
     ({"endingTimestamp": "x", **TOPIC}, "expected a single long value, got x"),
+]
+COMPARED: list[tuple[dict[str, str], str]] = [
     (
         {
             "startingOffsets": '{"t":{"0":1,"1":1,"2":1}}',
@@ -103,13 +105,13 @@ ACCEPTED: list[dict[str, str]] = [
 CASES = (
     [(*row, False) for row in STREAMS]
     + [(*row, batch) for row in BOTH for batch in (False, True)]
-    + [(*row, True) for row in BATCHES]
+    + [(*row, True) for row in [*BATCHES, *COMPARED]]
 )
 
 
 @pytest.fixture(scope="module")
 def connector(spark: SparkSession) -> Connector:
-    """Spark's Kafka connector, 4.2.0."""
+    """The connector of the installed Spark."""
     return Connector(spark)
 
 
@@ -136,11 +138,14 @@ def refusal(options: dict[str, str], *, batch: bool) -> str:
     "bad batch query options",
 )
 def test_both_refuse_the_same_options(connector: Connector) -> None:
-    """Each wrong option is refused by both, with the words that the connector's own tests match."""
+    """Each wrong option is refused by both, with the words that the connector's own tests match.
+
+    Before Spark 4.1, the connector compares start and end later."""
+    later = [] if connector.compares_bounds else [options for options, _ in COMPARED]
     for options, words, batch in CASES:
         theirs, ours = connector.refusal(options, batch=batch), refusal(options, batch=batch)
 
-        assert words in theirs.lower(), (options, batch, theirs)
+        assert (words in theirs.lower()) != (options in later), (options, batch, theirs)
         assert words in ours.lower(), (options, batch, ours)
 
 

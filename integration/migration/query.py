@@ -5,7 +5,8 @@
 The runs follow each other in one Spark session. Each has ``sources``: pairs of a format and a
 topic, whose rows come together. ``options`` are of all sources. A run reads what is there
 (availableNow). ``move`` runs ``kfetch checkpoint to-kafka`` before it. With ``fails``, the run has
-to end with an error of this text. With ``die``, the process kills itself and its JVM in that
+to end with an error of this text. With ``counts``, the rows are the counts of each topic's
+partitions, which Spark's state holds. With ``die``, the process kills itself and its JVM in that
 micro-batch of the run: ``before`` its rows are written or ``after`` it, but before Spark writes its
 commit.
 
@@ -33,6 +34,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from integration.benchmarks.peer import connector_jars
+from integration.sparks import Feature, has
 from kfetch.admin.to_connector import to_connector
 
 
@@ -46,6 +48,7 @@ def main(asked: dict[str, Any]) -> None:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.jars", ",".join(map(str, connector_jars())))
         .config("spark.local.dir", str(directory / "tmp"))
+        .config("spark.sql.shuffle.partitions", "2")
         .config(map=asked["spark"])
         .getOrCreate()
     )
@@ -77,14 +80,23 @@ def _query(spark: SparkSession, servers: str, directory: Path, run: dict[str, An
         .selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value")
         for source, topic in run["sources"]
     ]
-    query = (
-        reduce(DataFrame.union, rows)
-        .writeStream.foreachBatch(_sink(directory / "rows", run.get("die")))
+    frame, mode = reduce(DataFrame.union, rows), "append"
+    if run.get("counts"):
+        frame, mode = frame.groupBy("topic", "partition").count(), "update"
+    writer = (
+        frame.writeStream.outputMode(mode)
+        .foreachBatch(_sink(directory / "rows", run.get("die")))
         .option("checkpointLocation", str(directory / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
+    limit = int(run["options"]["maxOffsetsPerTrigger"])
+    rows_read = limit
+    while rows_read >= limit:  # where a run is one limited micro-batch, a full one is not the last
+        query = writer.start()
+        query.awaitTermination()
+        progress = query.lastProgress
+        reads_all = has(Feature.LIMITED_AVAILABLE_NOW) or progress is None
+        rows_read = 0 if reads_all else progress["numInputRows"]
 
 
 def _sink(rows: Path, die: dict[str, Any] | None) -> Callable[[DataFrame, int], None]:

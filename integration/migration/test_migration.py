@@ -22,6 +22,7 @@ import pytest
 from integration.checkpoints import batches
 from integration.conftest import TopicFactory
 from integration.records import log_ends, numbered, producer, write
+from integration.sessions import checkpoints_in_files
 from kfetch.admin.checkpoint import read_checkpoint
 from kfetch.admin.checkpoint_check import verify
 from kfetch.admin.offset_log import Writer, connector_json
@@ -32,11 +33,6 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 DEFAULTS = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
 AT_ONCE = {"in": 1, "when": "before"}
-QUICK = {
-    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming."
-    "checkpointing.FileSystemBasedCheckpointFileManager"
-}
-"""Spark's default starts 25 processes for each micro-batch. The longer tests use it."""
 
 
 def test_there_and_back(kafka: Cluster, topic: TopicFactory, tmp_path: Path) -> None:
@@ -51,7 +47,7 @@ def test_there_and_back(kafka: Cluster, topic: TopicFactory, tmp_path: Path) -> 
     with Arrivals(kafka, clicks).running():
         refused = run(stays) | {"fails": "Expected e.g."}
         runs = [run(stays), run(half), run(both), refused, run(stays, move=True)]
-        ended = process(kafka, tmp_path, runs, **QUICK)
+        ended = process(kafka, tmp_path, runs, **checkpoints_in_files())
     assert 0 == ended, (tmp_path / "log").read_text()
 
     assert numbered("v", 40) == [value for name, _, _, value in rows(tmp_path) if name == views]
@@ -192,7 +188,13 @@ def run(
     return {"sources": sources, "die": die, "move": move, "options": DEFAULTS | options}
 
 
-def process(kafka: Cluster, directory: Path, runs: list[dict[str, Any]], **spark: str) -> int:
+def process(
+    kafka: Cluster,
+    directory: Path,
+    runs: list[dict[str, Any]],
+    python: str | Path = sys.executable,
+    **spark: str,
+) -> int:
     """The exit code of a process with these runs. Its output is in ``log``."""
     asked = {
         "servers": kafka.bootstrap_servers,
@@ -200,7 +202,7 @@ def process(kafka: Cluster, directory: Path, runs: list[dict[str, Any]], **spark
         "spark": spark,
         "runs": runs,
     }
-    command = [sys.executable, "-m", "integration.migration.query", json.dumps(asked)]
+    command = [str(python), "-m", "integration.migration.query", json.dumps(asked)]
     with (directory / "log").open("w") as log:
         return subprocess.run(
             command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, check=False, timeout=240

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from integration.checkpoints import batches
 from integration.conftest import TopicFactory
 from integration.records import numbered, producer, write
+from integration.sparks import Feature, needs
 from integration.streams import Delivered, finish, kfetch, running, wait_until
 from kfetch_jobs.kafka import Cluster
 
@@ -75,6 +76,7 @@ def test_transactions(
 
 
 @pytest.mark.connector_case("KafkaMicroBatchSourceSuiteBase", "KafkaSource with watermark")
+@needs(Feature.AVAILABLE_NOW_CLOSES_WINDOWS)
 def test_watermark(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from integration.conftest import TopicFactory
 from integration.records import numbered, producer, write
+from integration.sparks import Feature, needs
 from integration.streams import drain, finish, kfetch, running, wait_until
 from kfetch_jobs.kafka import Cluster
 
@@ -149,6 +150,7 @@ def test_available_now_ends_at_what_was_there(
     assert numbered("v", 10) == delivered.values
 
 
+@needs(Feature.UNLIMITED_ONCE)
 def test_once_is_one_batch_of_everything(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

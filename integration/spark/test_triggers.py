@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 from integration.checkpoints import batches, forget_commit
 from integration.conftest import TopicFactory
 from integration.records import numbered, write
+from integration.sparks import Feature, needs
 from integration.streams import Delivered, drain, finish, kfetch, running, wait_until
 from kfetch_jobs.kafka import Cluster
 
@@ -120,6 +121,7 @@ def test_least_and_most_together(
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
 )
+@needs(Feature.UNLIMITED_ONCE)
 def test_trigger_once_ignores_the_limits(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+SPARKS = ("4.2.0",)
+"""Versions of Spark for which Delta is built: ``delta-spark`` 4.4 wants pyspark up to 4.2.0."""
 
 REDACTION = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|user[.]info"
 """Names of options that Spark hides in plans and event logs: its own default, and Kafka's names."""
@@ -66,6 +69,7 @@ def session(
     ``code`` lists the directories of the project's modules, for Spark's Python workers. ``log``
     gets the output of the workers and of the JVM; ``redacted`` removes secrets from it.
     """
+    check_versions()
     _use_java(Path(find_java()))  # Spark's own message about a missing Java is a page long
     with (
         temporary_directory(log.parent / "tmp") as temporary,
@@ -84,6 +88,27 @@ def session(
                     spark.stop()
         finally:
             _end_jvm()  # it runs after a failed start too, and has the log open
+
+
+def check_versions() -> None:
+    """Raises JobsError if the installed Spark is not the one that Delta is built for.
+
+    Another Spark may start and fail in the middle of a write.
+    """
+    installed = _installed_spark()
+    if installed not in SPARKS:
+        raise JobsError(
+            f"kfetch-jobs writes with Delta Lake {DELTA.rpartition(':')[2]}, which is built for "
+            f"Spark {' or '.join(SPARKS)}, and Spark {installed} is installed",
+            action=f"pip install 'pyspark=={SPARKS[-1]}', or use kfetch without kfetch-jobs",
+        )
+
+
+def _installed_spark() -> str:
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:  # a cluster's own Spark has no metadata
+        return str(import_module("pyspark").__version__)
 
 
 def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> SparkSession:

@@ -3,6 +3,7 @@
 Other modules of kfetch may change without notice.
 
     query       pure: a query's options, offsets, lag, fetch totals. Importing it loads no socket.
+    platform    versions, memory limits, and whether an agent can run: here and on executors
     sources     one source's partitions in Kafka: log starts, log ends, positions, losses
     brokers     whether kfetch can read from a cluster: versions, brokers, topics
     checkpoint  a query's checkpoint on this machine; offset_log has the text of its files

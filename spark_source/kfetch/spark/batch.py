@@ -12,20 +12,20 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kfetch.options.catalogue import no_effect
-from kfetch.watch.narrowing import Condition, Operator
+from kfetch.spark import versions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
     from kfetch.model import Split
     from kfetch.options import SourceOptions
+    from kfetch.watch.narrowing import Condition
 
 log = logging.getLogger(__name__)
 
@@ -34,22 +34,6 @@ _LEASE_S_MAX = 5.0
 needs them, and a driver may start many batch reads one after the other."""
 
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
-
-_OPERATORS: dict[type[spark.Filter], Operator] = {
-    spark.EqualTo: Operator.EQUAL,
-    spark.EqualNullSafe: Operator.EQUAL,
-    spark.LessThan: Operator.LESS,
-    spark.LessThanOrEqual: Operator.LESS_OR_EQUAL,
-    spark.GreaterThan: Operator.GREATER,
-    spark.GreaterThanOrEqual: Operator.GREATER_OR_EQUAL,
-    spark.In: Operator.IN,
-    spark.StringStartsWith: Operator.STARTS_WITH,
-    spark.StringEndsWith: Operator.ENDS_WITH,
-    spark.StringContains: Operator.CONTAINS,
-}
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class KfetchBatchSplit(InputPartition):
@@ -70,24 +54,26 @@ class KfetchReader(DataSourceReader):
     def partitions(self) -> list[KfetchBatchSplit]:
         """Ask the brokers for offsets, and return the splits.
 
-        Without any split Spark calls ``read`` once, with an empty InputPartition.
+        Without any split Spark calls ``read`` once, with nothing to read.
         """
         from kfetch.watch.batch_planning import plan_batch
         from kfetch.watch.lookups import OffsetLookup
 
+        versions.warn_if_untested()
         for name in self._options.ignored:
             log.warning("kfetch: %s", no_effect(name))
+        for sentence in versions.unsupported_options(self._options):
+            log.warning("kfetch: %s", sentence)
         with closing(OffsetLookup(self._options)) as lookup:
             splits = plan_batch(self._options, lookup, self._conditions)
         return [KfetchBatchSplit(split) for split in splits]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Returns a split's records. Runs in an executor's Python worker."""
         from kfetch.spark import worker
 
-        if partition.value is None:
-            return iter(())
-        return worker.read_once(partition.value, self._options)
+        split: Split | None = versions.value_of(partition)
+        return iter(()) if split is None else worker.read_once(split, self._options)
 
 
 class NarrowingReader(KfetchReader):
@@ -97,11 +83,13 @@ class NarrowingReader(KfetchReader):
     ``spark.sql.python.filterPushdown.enabled`` is off.
     """
 
-    def pushFilters(self, filters: list[spark.Filter]) -> Iterable[spark.Filter]:
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Note the filters, and return them all: Spark applies each of them to the rows.
 
         A field of the values may have the name of a column that the query does not read.
         """
+        from kfetch.spark.filters import conditions
+
         delivered = {column.name for column in self._options.delivered}
         found = conditions(filters)
         self._conditions = tuple(item for item in found if item.column in delivered)
@@ -122,22 +110,3 @@ def _is_pushdown_process() -> bool:
     # Spark's worker daemon imports the module; without the daemon it is the main module.
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return _PUSHDOWN_WORKER in (*sys.modules, getattr(spec, "name", ""))
-
-
-def conditions(filters: Iterable[spark.Filter]) -> Iterator[Condition]:
-    """Yields the conditions of Spark's filters, without those that can't narrow anything."""
-    for item in filters:
-        negated = isinstance(item, spark.Not)
-        inner: Any = item.child if isinstance(item, spark.Not) else item
-        operator = _OPERATORS.get(type(inner))
-        if operator is not None and len(inner.attribute) == 1:
-            yield Condition(inner.attribute[0], operator, _plain(inner.value), negated)
-
-
-def _plain(value: object) -> object:
-    """Returns a literal with microseconds since 1970 for a moment in time."""
-    if isinstance(value, list | tuple):
-        return tuple(map(_plain, value))
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return (value - _EPOCH) // _MICROSECOND
-    return value

@@ -90,6 +90,8 @@ class _Sample:
 class LagHistory:
     """Computes the lag of queries, and remembers the log ends from which seconds follow."""
 
+    has_own_ends: bool = True
+    """Whether progress has the log ends of kfetch's sources. Without them, their lag is unknown."""
     _runs: dict[str, dict[int, list[_Sample]]] = field(default_factory=dict)
     """Samples by run id and source index, the oldest first."""
 
@@ -99,6 +101,7 @@ class LagHistory:
         return [
             self._lag(progress, index, _ends(end), _ends(latest), run.setdefault(index, []))
             for index, end, latest in _sources(progress)
+            if self.has_own_ends or end.by_connector
         ]
 
     def forget(self, run_id: str) -> None:

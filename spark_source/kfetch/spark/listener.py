@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from kfetch.spark.lag import Lag, LagHistory
+from kfetch.spark.versions import REPORTS_LOG_ENDS
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +28,19 @@ class LagListener(StreamingQueryListener):
     """Calls ``report`` with the Lag of each source after each micro-batch. The default logs it.
 
     Spark calls it in a thread of its own, one event after the other. While a query is idle or waits
-    for ``minOffsetsPerTrigger``, there is no progress and no report.
+    for ``minOffsetsPerTrigger``, there is no progress and no report. Before Spark 4.2, there is no
+    report of kfetch's sources, because the progress lacks their log ends.
     """
 
     def __init__(self, report: Callable[[Lag], object] | None = None) -> None:
         self._report = report or (lambda lag: log.info("%s", lag))
-        self._history = LagHistory()
+        self._history = LagHistory(has_own_ends=REPORTS_LOG_ENDS)
+        if not REPORTS_LOG_ENDS:
+            log.warning(
+                "kfetch: before Spark 4.2, the progress has no log ends of kfetch's sources, so "
+                "LagListener reports only sources of Spark's connector. For tools that show the "
+                "lag of consumer groups, set the source option kfetch.commitGroup."
+            )
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing: there is no progress yet."""

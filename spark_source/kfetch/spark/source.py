@@ -3,7 +3,7 @@
 Spark creates the reader twice: in the driver's long-lived source process, and in a planning process
 that pickles it for the executors. So the constructor only keeps options. The DataSource checks the
 options, because Spark's UnboundLocalError would follow an error of the reader's constructor.
-The contract is that of pyspark.sql.datasource in Spark 4.2.
+The contract is that of pyspark.sql.datasource in Spark 4.2. ``versions`` fits it to older ones.
 """
 
 from __future__ import annotations
@@ -24,13 +24,6 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from kfetch.errors import KfetchError, NotBuilt, OptionError
@@ -38,7 +31,15 @@ from kfetch.model import Split
 from kfetch.offsets import DocumentCache
 from kfetch.options.catalogue import no_effect
 from kfetch.spark import options as parsing
+from kfetch.spark import versions
 from kfetch.spark.schema import schema, with_schema
+from kfetch.spark.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,8 +102,8 @@ class KfetchDataSource(DataSource):
                 raise self._no_stream
             options = with_schema(self._options, schema)
         except KfetchError as problem:
-            return _RefusingReader(self._options, problem)
-        return KfetchStreamReader(options)
+            return versions.for_this_spark(_RefusingReader(self._options, problem))
+        return versions.for_this_spark(KfetchStreamReader(options))
 
 
 class KfetchSplit(InputPartition):
@@ -183,6 +184,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 lean.defer_clients()
             from kfetch.watch.driver import Driver
 
+            versions.warn_if_untested()
             for name in self._options.ignored:
                 log.warning("kfetch: %s", no_effect(name))
             self._driver = Driver(self._options)

@@ -195,6 +195,26 @@ def test_listener_reports_each_progress() -> None:
 def test_listener_logs_by_default(caplog: pytest.LogCaptureFixture) -> None:
     """Without a user's function, the listener logs the lag."""
     with caplog.at_level(logging.INFO):
-        LagListener().onQueryProgress(event(RECORDED[0]))
+        LagListener().onQueryProgress(event(recorded("run_kafka")[0]))
 
-    assert "run_kfetch: 10 offsets behind in 2 of 2 partitions" in caplog.text
+    assert "run_kafka: 18 offsets behind in 2 of 2 partitions" in caplog.text
+
+
+def test_without_log_ends_a_lag_is_unknown() -> None:
+    """Before Spark 4.2, a progress has the end of kfetch's micro-batch in place of the log end. A
+    lag of 0 would be wrong, so there is none."""
+    history = LagHistory(has_own_ends=False)
+
+    assert [] == [lag for report in recorded("run_kfetch") for lag in history.lags(report)]
+    assert len(OFFSETS[1][1]) == sum(len(history.lags(each)) for each in recorded("run_kafka"))
+
+
+def test_a_listener_tells_that_lags_are_unknown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names another way to see the lag."""
+    monkeypatch.setattr("kfetch.spark.listener.REPORTS_LOG_ENDS", False)
+    listener = LagListener(lambda lag: pytest.fail("no lag is known"))
+    listener.onQueryProgress(event(recorded("run_kfetch")[0]))
+
+    assert "set the source option kfetch.commitGroup" in caplog.text

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -29,6 +28,7 @@ from kfetch.formats.columns.struct_column import arrow_type
 from kfetch.options import SourceOptions
 from kfetch.spark.options import parse
 from kfetch.spark.schema import schema, with_schema
+from tests.kfetch.spark.arrow import derived_schema
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 ALL = {"includeLeaderEpoch": "true", "includeSerializedSizes": "true"}
@@ -61,7 +61,7 @@ def test_schema_of_the_batches(data: st.DataObject, headers: str) -> None:
 
     assert given == schema(by_option) == schema(by_schema)
     assert by_option == by_schema == with_schema(by_option, given)
-    derived = to_arrow_schema(given, timezone="UTC")
+    derived = derived_schema(given)
     assert derived.equals(records.schema_of(record_columns(by_option)))
 
 
@@ -204,7 +204,7 @@ def test_a_user_s_schema_may_have_the_struct(name: str) -> None:
 def test_the_struct_s_type_is_that_of_the_arrow_column(name: str, text: str) -> None:
     """Spark compares the type of the batches with that of its schema."""
     own = schema(options(**typed(name, Schema=text)))
-    derived = to_arrow_schema(own, timezone="UTC").field(name).type
+    derived = derived_schema(own).field(name).type
 
     assert arrow_type(parse_schema(text)) == derived
 

@@ -13,12 +13,6 @@ from uuid import UUID
 
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-)
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 import pyspark_kfetch
@@ -29,6 +23,14 @@ from kfetch.model import Broker, OffsetRange, Split, TopicPartition
 from kfetch.spark.options import parse
 from kfetch.spark.schema import schema
 from kfetch.spark.source import KfetchDataSource, KfetchSplit, KfetchStreamReader
+from kfetch.spark.versions import (
+    ReadAllAvailable,
+    ReaderOfSpark41,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+)
+from tests.kfetch.spark.arrow import derived_schema
 from tests.kfetch.wire.little import LittleKafka
 
 T0 = TopicPartition("t", 0)
@@ -67,9 +69,14 @@ START = {"subscribe": "t", "startingOffsets": "earliest", "kfetch.agent": "inlin
 
 
 def stream_reader(options: dict[str, str]) -> Any:
-    """Returns the options as Spark passes them."""
+    """Returns the reader of these options, with the calls of Spark 4.2 for every Spark."""
     source = KfetchDataSource(options)
-    return source.streamReader(source.schema())
+    return since_42(source.streamReader(source.schema()))
+
+
+def since_42(made: Any) -> Any:
+    """Returns a reader with the calls of Spark 4.2."""
+    return made.inner if isinstance(made, ReaderOfSpark41) else made
 
 
 def test_found_by_name() -> None:
@@ -100,11 +107,9 @@ def test_schema(headers: bool, expected: str) -> None:
 @pytest.mark.parametrize("optional", list(itertools.product([False, True], repeat=3)))
 def test_schema_of_the_batches(optional: tuple[bool, bool, bool]) -> None:
     """The Arrow batches have exactly the schema that Spark derives from the columns."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     names = ("includeHeaders", "includeLeaderEpoch", "includeSerializedSizes")
     given = {name: str(each) for name, each in zip(names, optional, strict=True)}
-    derived = to_arrow_schema(schema(parse({**REQUIRED, **given})), timezone="UTC")
+    derived = derived_schema(schema(parse({**REQUIRED, **given})))
 
     assert derived.equals(records.schema_of(records.Columns(*optional)))
 
@@ -118,7 +123,7 @@ def test_bad_options_fail_at_once() -> None:
 def test_a_streams_options_are_parsed_once() -> None:
     """The stream's reader has the values that the source checked."""
     source = KfetchDataSource(REQUIRED)
-    reader: Any = source.streamReader(source.schema())
+    reader = since_42(source.streamReader(source.schema()))
 
     assert reader._options.network is source._options.network
 
@@ -126,7 +131,7 @@ def test_a_streams_options_are_parsed_once() -> None:
 def test_options_of_batch_reads_fail_in_streams() -> None:
     """A stream with an end is refused by the reader's first call, as Spark's connector does."""
     source = KfetchDataSource({**REQUIRED, "endingOffsets": "latest"})
-    refusing: Any = source.streamReader(source.schema())
+    refusing = since_42(source.streamReader(source.schema()))
     with pytest.raises(OptionError, match="ending offset not valid in streaming queries"):
         refusing.initialOffset()
 
@@ -138,7 +143,7 @@ def test_custom_schema() -> None:
 
     Spark stops a reader that was never made, and its UnboundLocalError would hide the words.
     """
-    refusing: Any = KfetchDataSource(REQUIRED).streamReader(StructType([]))
+    refusing = since_42(KfetchDataSource(REQUIRED).streamReader(StructType([])))
     for call in (
         refusing.initialOffset,
         refusing.prepareForTriggerAvailableNow,
@@ -219,7 +224,7 @@ def test_columns_of_the_users_choice(
     option = {"columns": columns} if columns else {}
     source = KfetchDataSource({"kafka.bootstrap.servers": kafka.bootstrap, **START, **option})
     given = StructType([StructField(name, kind) for name, kind in (types or {}).items()])
-    made: Any = source.streamReader(given if types else source.schema())
+    made = since_42(source.streamReader(given if types else source.schema()))
     sent = cloudpickle.loads(cloudpickle.dumps(made))
     start = made.initialOffset()
     splits = made.partitions(start, made.latestOffset(start, ReadAllAvailable()))

@@ -8,13 +8,15 @@ import re
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 
-from kfetch_jobs.errors import SparkError
+from kfetch_jobs.errors import JobsError, SparkError
 from kfetch_jobs.jvm import spark
 
 TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
@@ -44,6 +46,32 @@ PY4J = """An error occurred while calling None.org.apache.spark.api.java.JavaSpa
 def test_one_sentence_of_many(text: str, sentence: str) -> None:
     """Of Spark's pages about an error only the sentence remains; kfetch's own goes first."""
     assert sentence == spark.cause_of(RuntimeError(text))
+
+
+@pytest.mark.parametrize("version", ["4.1.4", "4.2.1", "4.3.0"])
+def test_a_spark_without_delta_is_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """The error names Delta, its Spark and the installed one, and says what to install."""
+    monkeypatch.setattr(spark.metadata, "version", lambda _: version)
+
+    with pytest.raises(JobsError) as refused:
+        spark.check_versions()
+    sentence = (
+        f"kfetch-jobs writes with Delta Lake 4.4.0, which is built for Spark 4.2.0, and Spark "
+        f"{version} is installed: pip install 'pyspark==4.2.0', or use kfetch without kfetch-jobs"
+    )
+    assert sentence in str(refused.value)
+
+
+def test_deltas_spark_is_the_required_one() -> None:
+    """The installed Spark is accepted, and each accepted one fits the package's metadata."""
+    spark.check_versions()
+
+    required = next(
+        one
+        for one in map(Requirement, metadata.requires("kfetch-jobs") or ())
+        if one.name == "pyspark"
+    )
+    assert [True] == [required.specifier.contains(version) for version in spark.SPARKS]
 
 
 JVM = """org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1]

@@ -1,6 +1,6 @@
 """The command ``kfetch``. No other part of kfetch imports typer.
 
-``verbs`` has kfetch's own verbs; ``checkpoints`` and ``samples`` have some of them.
+``verbs`` has kfetch's own verbs; ``check``, ``checkpoints`` and ``samples`` have some of them.
 ``arguments``, ``source_options`` and ``properties`` parse, and ``text`` and ``checkpoint_text``
 print. Other distributions add theirs with entry points of the group ``kfetch.verbs``. An entry
 point names a function that takes the typer.Typer.

@@ -12,16 +12,17 @@ from typing import Annotated
 import typer
 
 from kfetch.admin.cli import checkpoints
-from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile, print_result
+from kfetch.admin.cli.arguments import Json, print_result
+from kfetch.admin.cli.check import check
 from kfetch.admin.cli.samples import infer
-from kfetch.admin.cli.source_options import cluster_options
 
 _RATES_S_MAX = 3600.0
 
 
 def add(app: typer.Typer) -> None:
     """Add the verbs to the command line."""
-    app.command(short_help="Check that kfetch can read from a Kafka cluster.")(check)
+    short = "Check this machine and a Kafka cluster."
+    app.command(short_help=short)(check)
     short = "Print the schema of a topic's JSON, and how many records fit it."
     app.command(short_help=short)(infer)
     app.command(short_help="Explain an error by its code, without a network.")(explain)
@@ -29,49 +30,6 @@ def add(app: typer.Typer) -> None:
     app.command(short_help="List the agents of this machine and their fetch sessions.")(agents)
     app.command(short_help="Compile the record decoder in advance, for images.")(warm)
     checkpoints.add(app)
-
-
-def check(
-    servers: Annotated[
-        str,
-        typer.Argument(
-            metavar="[HOST:PORT[,…]]",
-            help="Bootstrap servers of the cluster. Default: those of --properties.",
-        ),
-    ] = "",
-    topic: Annotated[
-        list[str] | None, typer.Option(help="Check this topic too. Repeat it for more topics.")
-    ] = None,
-    option: OptionPairs = None,
-    properties: PropertiesFile = None,
-    as_json: Json = False,
-) -> None:
-    """Check that the source can read from a Kafka cluster. The command changes nothing.
-
-    It asks for the cluster's id, its API versions, its brokers and the topics that you name. Then
-    it connects to each broker at its advertised address. If queries can't read, the command says
-    what to do and exits with 1. For example, ACLs may let the user describe a topic and not read
-    it.
-
-    Every user of a machine sees the arguments of a command. So --option takes no passwords. Put
-    them into a file that only you may read, and name it with --properties.
-
-    \b
-    Example: brokers and a topic
-      kfetch check localhost:9092 --topic clicks
-    Example: a cluster with TLS and a log-in
-      kfetch check kafka.example:9093 --properties client.properties --topic clicks
-    """
-    from kfetch.admin import brokers
-    from kfetch.admin.cli import text
-    from kfetch.errors import ClusterUnusable
-
-    kafka = cluster_options(servers, properties, option or ())
-    state = brokers.check(kafka, topic or ())
-    print_result(as_json, text.cluster_json(state), text.cluster_lines(state))
-    if state.problems:
-        more = f" (and {len(state.problems) - 1} more)" if len(state.problems) > 1 else ""
-        raise ClusterUnusable(f"{state.problems[0]}{more}")
 
 
 def explain(

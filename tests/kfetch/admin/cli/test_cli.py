@@ -81,9 +81,9 @@ def test_check_names_options_without_effect(
     assert "option kafka.client.dns.lookup has no effect in kfetch" in caplog.text
 
 
-def test_check_needs_servers(kfetch: Kfetch, tmp_path: Path) -> None:
-    """Without servers, and with a file that can't be read, the command says what to give."""
-    assert "name HOST:PORT, or a file" in kfetch("check")[2]
+def test_check_of_a_topic_needs_servers(kfetch: Kfetch, tmp_path: Path) -> None:
+    """With a topic and no servers, or with a missing file, the command says what to give."""
+    assert "name HOST:PORT, or a file" in kfetch("check", "--topic", "clicks")[2]
     assert (
         f"{tmp_path}/none can't be read: No such"
         in kfetch("check", "--properties", f"{tmp_path}/none")[2]

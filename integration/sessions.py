@@ -1,0 +1,74 @@
+"""A Spark session for tests: kfetch-jobs' own, or a bare one for a Spark without Delta."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.requirements import Requirement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTINGS = {"spark.master": "local[2]", "spark.sql.session.timeZone": "UTC"}
+_BARE = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+
+def has_delta() -> bool:
+    """Returns whether kfetch-jobs' Delta is made for the installed Spark."""
+    requirements = map(Requirement, metadata.requires("kfetch-jobs") or ())
+    allowed = next(one.specifier for one in requirements if one.name == "pyspark")
+    return allowed.contains(metadata.version("pyspark"))
+
+
+def needs_delta() -> pytest.MarkDecorator:
+    """Skip a test if kfetch-jobs' Delta is not made for the installed Spark."""
+    reason = "no Delta at hand is built for this Spark, and the test reads a Delta table"
+    return pytest.mark.skipif(not has_delta(), reason=reason)
+
+
+@contextmanager
+def started(directory: Path) -> Iterator[SparkSession]:
+    """Yields the session. Its log and its tables are below ``directory``."""
+    if has_delta():
+        from kfetch_jobs.jvm.spark import session
+
+        with session(_SETTINGS, name="integration", log=directory / "log") as spark:
+            yield spark
+        return
+    spark = _bare(directory)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _bare(directory: Path) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.appName("integration").config(map={**_SETTINGS, **_BARE})
+    builder = builder.config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+    spark = builder.config("spark.local.dir", str(directory / "tmp")).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def checkpoints_in_files() -> dict[str, str]:
+    """Returns settings for checkpoints on a local disk. Spark's default starts many processes."""
+    old = metadata.version("pyspark").startswith("4.0.")
+    package = "org.apache.spark.sql.execution.streaming" + ("" if old else ".checkpointing")
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    return {name: f"{package}.FileSystemBasedCheckpointFileManager"}

@@ -1,0 +1,82 @@
+"""Facts about Spark on which defaults and pages rest. If one changes, mend what rests on it.
+
+``make sparks`` runs these tests with each supported version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from integration.spark.toy import MOMENT, OneMoment, TenRows
+from integration.sparks import Feature, needs
+
+pytestmark = pytest.mark.integration
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture
+def settings(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session. Its time zone and its pushdown of filters are as before after the test."""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    yield spark
+    spark.conf.set("spark.sql.session.timeZone", str(zone))
+    spark.conf.unset(PUSHDOWN)
+
+
+@needs(Feature.PUSHED_FILTERS)
+def test_a_filter_narrows_later_queries_of_the_same_load(settings: SparkSession) -> None:
+    """Spark keeps a filtered read for the whole load(), and a later query lacks rows (SPARK-58551).
+    So kfetch.pushFilters is off by default: decision 94, docs/how-to/batch-reads.md."""
+    settings.conf.set(PUSHDOWN, "true")
+    settings.dataSource.register(TenRows)
+    frame = settings.read.format("ten_rows").load()
+
+    first = frame.count()
+    filtered = frame.where("a >= 7").count()
+    later = frame.count()
+    both = frame.where("a < 3 or a >= 7").count()
+
+    assert (10, 3) == (first, filtered)
+    assert (5, 3) == (later, both)  # 10 and 6 would be right
+
+
+def test_arrow_batches_have_utc_whatever_the_session_has(settings: SparkSession) -> None:
+    """A source's timestamps are in UTC. A reader has no session, so it can't know the session's
+    zone. That is why valueTimeZone must be set: docs/how-to/json.md."""
+    settings.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+
+    assert [(int(MOMENT.timestamp()), None)] == moments(settings, "UTC")
+
+
+@needs(Feature.CHECKED_BATCHES)
+def test_no_other_zone_is_accepted(settings: SparkSession) -> None:
+    """Spark compares a batch with the schema in UTC, although the session has another zone."""
+    settings.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+
+    with pytest.raises(PySparkException):
+        moments(settings, "Asia/Tokyo")
+
+
+def moments(session: SparkSession, zone: str) -> list[tuple[int, str | None]]:
+    """Returns the seconds since 1970 of each moment, and the zone that the reader knows."""
+    session.dataSource.register(OneMoment)
+    frame = session.read.format("one_moment").option("zone", zone).load()
+    return [tuple(row) for row in frame.selectExpr("unix_seconds(at)", "known").collect()]
+
+
+def test_a_table_of_a_python_source_has_no_options(settings: SparkSession) -> None:
+    """Spark stores no options of CREATE TABLE, so kfetch refuses it: docs/how-to/batch-reads.md."""
+    settings.dataSource.register(OneMoment)
+    settings.sql("DROP TABLE IF EXISTS moments")
+    try:
+        settings.sql("CREATE TABLE moments USING one_moment OPTIONS (zone 'UTC')")
+
+        with pytest.raises(PySparkException, match="zone"):
+            settings.table("moments").collect()
+    finally:
+        settings.sql("DROP TABLE IF EXISTS moments")

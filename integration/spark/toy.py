@@ -1,0 +1,66 @@
+"""Small Python data sources, for tests of what Spark does with any source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class TenRows(DataSource):
+    """The numbers 0 to 9. With any filter it reads the last five alone."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ten_rows"
+
+    def schema(self) -> str:
+        return "a INT"
+
+    def reader(self, schema: object) -> DataSourceReader:
+        return _Numbers()
+
+
+class _Numbers(DataSourceReader):
+    def __init__(self) -> None:
+        self._first = 0
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._first = 5
+        return list(filters)
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        return ((number,) for number in range(self._first, 10))
+
+
+class OneMoment(DataSource):
+    """One timestamp, as an Arrow batch in the time zone of the option ``zone``.
+
+    Beside it: what the reading process knows of the session's time zone.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "one_moment"
+
+    def schema(self) -> str:
+        return "at TIMESTAMP, known STRING"
+
+    def reader(self, schema: object) -> DataSourceReader:
+        return _Moment(self.options["zone"])
+
+
+class _Moment(DataSourceReader):
+    def __init__(self, zone: str) -> None:
+        self._zone = zone
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        session = SparkSession.getActiveSession()
+        known = None if session is None else str(session.conf.get("spark.sql.session.timeZone"))
+        at = pa.array([MOMENT], pa.timestamp("us", self._zone))
+        yield pa.RecordBatch.from_arrays([at, pa.array([known], pa.string())], ["at", "known"])
