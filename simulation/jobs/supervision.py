@@ -26,7 +26,7 @@ from simulation.jobs.judge import Judge
 from simulation.jobs.machine import SIGTERM, Failure, Machine, Process
 from simulation.jobs.project import CHANGES, ENVIRON, DrawnJob, draw_jobs, write_project
 from simulation.jobs.runs import Fate, SimulatedRun
-from simulation.jobs.system import room_in_memory, substituted, system_names
+from simulation.jobs.system import installed, room_in_memory
 
 TICK_S = 0.2
 _ALERT_S = 60.0
@@ -76,11 +76,11 @@ class Supervision:
     def run(self) -> None:
         """Simulate. Raises Failure if an invariant does not hold."""
         machine = self.machine
-        names = system_names(
-            machine, observer=self.judge.committed, launch=self._launch, stretch=self._stretch
+        system = installed(
+            machine, {}, observer=self.judge.committed, launch=self._launch, stretch=self._stretch
         )
         try:
-            with substituted(names), self._logs():
+            with system, self._logs():
                 try:
                     self._simulate()
                 finally:
@@ -255,7 +255,7 @@ class Supervision:
 
     def _set_clock(self, event: Event) -> None:
         self.judge.clock_set(event.seconds)
-        self.machine.wall_offset += event.seconds
+        self.machine.set_clock(event.seconds)
 
     def _fill_disk(self, event: Event) -> None:
         self.machine.disk_full = True
