@@ -16,13 +16,15 @@ from simulation.jobs.cron import next_fire
 from simulation.jobs.planted import BY_KIND
 
 FAULTS = [
+    ("supervision", "clock-set-back-unseen", 21),
+    ("supervision", "last-lag-counts-for-ever", 1),
     ("supervision", "cron-time-that-has-passed", 5),
-    ("supervision", "clock-steps-unseen", 0),
+    ("supervision", "clock-steps-unseen", 6),
     ("supervision", "orders-without-end", 5),
     ("supervision", "runs-of-the-predecessor-forgotten", 1),
     ("supervision", "no-back-off", 5),
     ("supervision", "stopped-job-starts", 0),
-    ("supervision", "hung-round-counts-from-its-beginning", 2),
+    ("supervision", "hung-round-counts-from-its-beginning", 6),
     ("moves", "move-done-before-its-micro-batch", 288),
     ("moves", "rows-of-the-planned-micro-batch", 15),
     ("letters", "rows-before-letters", 0),
