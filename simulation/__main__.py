@@ -9,21 +9,24 @@ import argparse
 import json
 import os
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from simulation import parts
+from simulation import parts, scenario_file
 from simulation.parts import Result
 
 _EXAMPLES = """\
 examples:
   make simulate                                      one minute of seeds from 0 on
   make simulate ARGS="--minutes 30 --first 1000"     half an hour of other seeds
+  make simulate ARGS="--new-seeds"                   one minute of seeds that no run had before
   make simulate ARGS="--part source --seeds 17"      one seed again, with its story
   make simulate ARGS="--plant change-forgotten"      how soon a planted fault is found
   make simulate ARGS="--scenario F --tries 200"      a scenario file, with 200 seeds
@@ -39,6 +42,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=1.0, help="how long, in real minutes")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument(
+        "--new-seeds", action="store_true", help="begin at a seed that this commit decides on"
+    )
     parser.add_argument(
         "--seeds",
         metavar="A-B",
@@ -77,6 +83,15 @@ def _seeds(arguments: argparse.Namespace, first: int) -> Iterator[int]:
         yield from range(first, first + arguments.tries)
     else:
         yield from count(arguments.first)
+
+
+def _new_seeds() -> tuple[int, str]:
+    """Returns the first seed for this commit, and where it is from. Without Git: the clock."""
+    command = ["git", "rev-parse", "HEAD"]
+    with suppress(OSError, subprocess.CalledProcessError):
+        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return int(commit[:7], 16), f"commit {commit[:7]}"
+    return int(time.time()), "the clock"
 
 
 class _Progress:
@@ -162,7 +177,14 @@ def main() -> int:
     if arguments.plant and arguments.plant not in parts.faults():
         print(f"no fault {arguments.plant!r}; --faults lists them", file=sys.stderr)
         return 2
-    totals, failed = _simulate_all(arguments)
+    if arguments.new_seeds:
+        arguments.first, origin = _new_seeds()
+        print(f"new seeds, from {arguments.first} on ({origin})", flush=True)
+    try:
+        totals, failed = _simulate_all(arguments)
+    except scenario_file.WrongScenario as wrong:
+        print(wrong, file=sys.stderr)
+        return 2
     if arguments.json:
         print(json.dumps({**totals.document, "failed": failed}))
     else:
@@ -208,9 +230,7 @@ Run = Callable[[Sequence[int] | None], Result]
 
 
 def _saved(arguments: argparse.Namespace) -> Any:
-    from simulation.scenario import from_json
-
-    return from_json(Path(arguments.scenario).read_text()) if arguments.scenario else None
+    return scenario_file.read(Path(arguments.scenario)) if arguments.scenario else None
 
 
 def _run(part: str, seed: int, saved: Any, arguments: argparse.Namespace) -> Run:

@@ -45,7 +45,7 @@ from simulation.machine.install import GLOBALS, agent_modules, agent_program
 from simulation.network import Network
 from simulation.scenario import Scenario
 from simulation.spark.executor import Executor, Row, TaskFailed
-from simulation.spark.query import Checkpoint, Query, Sink
+from simulation.spark.query import Checkpoint, Query, Sink, Trigger
 
 SETTLE_S = 900.0
 """The longest time without a delivery, in virtual seconds, after everything was healed."""
@@ -289,14 +289,15 @@ class World:
         if self._tolerates:
             options["failOnDataLoss"] = "false"
         parsed = parsing.parse(options)
+        available_now = self.scenario.available_now
         self.query = Query(
             self.kernel,
             lambda: KfetchStreamReader(parsed),
             self.checkpoint,
             self.sink,
             self.executor,
+            trigger=Trigger.AVAILABLE_NOW if available_now else Trigger.PROCESSING_TIME,
             trigger_s=self.scenario.trigger_s,
-            available_now=self.scenario.available_now,
         )
         query = self.query
         self.machine.adopt(query.process, self.machine.init, "python3")

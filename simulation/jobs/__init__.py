@@ -8,7 +8,7 @@ letters.py      dead letters beside rows: the commits of a micro-batch
     outcome = run(17)                      one simulation
     outcome = run(17, events=[0, 3])       the same one with two of its events
 
-machine.py has virtual time and processes, and system.py the stand-ins of the system's modules.
+machine.py has processes, and system.py the stand-ins of the system's modules.
 runs.py, tables.py and project.py stand in for runs, Delta and a project. cron.py computes cron
 times in another way. planted.py has faults that the simulations must find.
 """
@@ -35,7 +35,7 @@ class Outcome:
     seed: int
     kind: str
     steps: int
-    """How often the machine dispatched an event, or could have stopped a process."""
+    """How often the kernel dispatched an event, or could have stopped a process."""
     seconds: float
     """Virtual seconds."""
     events: tuple[int, ...]
@@ -96,10 +96,9 @@ def _simulation(kind: str, seed: int, *, keep_story: bool) -> Any:
 
 
 def _lines(machine: Machine, room: str) -> list[str]:
-    start = machine.wall_offset
     lines = []
-    for at, who, what in machine.story:
-        clock = datetime.fromtimestamp(start + at, UTC).strftime("%m-%d %H:%M:%S")
+    for at, wall, who, what in machine.story:
+        clock = datetime.fromtimestamp(wall, UTC).strftime("%m-%d %H:%M:%S")
         text = what.replace(room, "ROOM") if room else what
         lines.append(f"{at:12.3f}  {clock}  {who}: {text}")
     return lines

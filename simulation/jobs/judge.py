@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.progress.reports import read_pulse
-from kfetch_jobs.supervise.job_lag import JobLag
+from kfetch_jobs.supervise.job_lag import JobLag, job_lag
 from kfetch_jobs.supervise.processes import MARK
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.status import ProjectStatus
@@ -31,6 +32,7 @@ _SERVED_S = 3 * 3600.0
 _INITIAL_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 40.0 * 1.2
 _STOP_S = 30.0
+_START_WITHIN_S = 300.0
 _HELD = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED)
 
 
@@ -78,6 +80,7 @@ class Judge:
         self._orders: dict[int, KnownOrder] = {}
         self._quiet_since = 0.0
         self._stepped_back_at = -1e9
+        self._stepped_at = -1e9
         self._margin_s = 15.0 + 4 * world.profile.pace_s
         self._started: Process | None = None
 
@@ -100,6 +103,7 @@ class Judge:
                 known.served = {at for at in known.served if at <= wall}
             if not self._is_healthy():
                 known.pause = None
+        self._stepped_at = self._machine.now
         if seconds < 0:
             self._stepped_back_at = self._machine.now
 
@@ -173,7 +177,10 @@ class Judge:
         if state.phase is Phase.BACKOFF and (before is None or before.phase is not Phase.BACKOFF):
             assert state.due_s is not None
             pause_s = min(state.due_s - machine.wall, _LONGEST_PAUSE_S)
-            known.pause = (machine.now, pause_s)
+            supervisor = self._world.supervisor
+            # In a round during which somebody has set the clock, the due time is by the old one.
+            unseen = supervisor is not None and supervisor._clock.step_s()
+            known.pause = None if unseen else (machine.now, pause_s)
         self._check_plan(name, before, state)
 
     def _check_plan(self, name: str, before: JobState | None, state: JobState) -> None:
@@ -344,6 +351,7 @@ class Judge:
                 self._check_process(name, known, healthy_s)
                 self._check_starved(name, known, healthy_s)
                 self._check_silence(name, known, healthy_s)
+                self._check_lag(name, known)
             self._check_orders(healthy_s)
         else:
             self._quiet_since = max(self._quiet_since, self._machine.now)
@@ -421,6 +429,27 @@ class Judge:
         problems = [*health_problems(job.file.health, state, pulse, JobLag(), machine.wall)]
         if not any("no progress" in one for one in problems):
             raise Failure(f"status says well while {name} is silent for {silent_s:.0f} s")
+
+    def _check_lag(self, name: str, known: KnownJob) -> None:
+        """Status says that a record waits for longer than its limit, or that nobody knows."""
+        limit_s, run, state = self._world.job(name).lag_limit_s, known.run, known.state
+        if limit_s is None or run is None or state is None or not run.leader.alive:
+            return
+        machine = self._machine
+        since = max(run.launched, self._stepped_at)
+        waits_s = min(self._world.records[name].waits_s(machine.now), machine.now - since)
+        slack_s = 2 * run.fate.look_s + run.fate.deaf_s + _STEP_SEEN_S
+        if self._stepped_at > run.launched:
+            # If the run hangs, its reports seem to be older or newer than they are.
+            slack_s += max(limit_s + run.fate.batch_s, _START_WITHIN_S)
+        if state.phase is not Phase.RUNNING or waits_s <= limit_s + slack_s:
+            return
+        job = self._world.project.job(name)
+        started_s = state.started_s or 0.0
+        pulse = read_pulse(job.directory, started_s)
+        lag = job_lag(job, started_s, pulse, last_batch(job.directory), machine.wall)
+        if not [*health_problems(job.file.health, state, pulse, lag, machine.wall)]:
+            raise Failure(f"status says well while a record of {name} waits for {waits_s:.0f} s")
 
     def check_status(self, status: ProjectStatus) -> None:
         """What ``kfetch status`` says of processes is so, while the supervisor works."""

@@ -17,13 +17,14 @@ from zlib import crc32
 from kfetch_jobs import config
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.run import delta_sink, letters_table, merging
+from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.dead_letter_frames import dead_letters_among, good_records, places_of
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
 from simulation.jobs.machine import Failure, Machine, Process
 from simulation.jobs.project import ENVIRON
-from simulation.jobs.system import Names, room_in_memory, substituted
+from simulation.jobs.system import Values, room_in_memory
 from simulation.jobs.tables import Frame, Lake, MergedTable, Row
+from simulation.kernel.substitution import patched
 
 _QUERY = "q-1"
 _PROJECT = """\
@@ -116,7 +117,7 @@ class LettersSimulation:
     def run(self) -> None:
         """Simulate. Raises Failure if a record is in both tables, twice, or in none."""
         machine = self.machine
-        with substituted(self._names()):
+        with patched(self._values()):
             try:
                 for plan in (
                     *self.events,
@@ -216,26 +217,27 @@ class LettersSimulation:
                     "the dead letters"
                 )
 
-    def _names(self) -> Names:
-        import pyspark.sql
-
+    def _values(self) -> Values:
         class Functions:
             """``pyspark.sql.functions``, as far as the writers ask."""
 
             expr = staticmethod(str)
 
         lake, keys = self.lake, self.job.file.sink.keys
-        return [
-            (letters_table, "existing_table", lambda _, location: lake.table(location)),
-            (merging, "_table", lambda *_: MergedTable(lake, str(self.job.target), keys)),
-            (merging, "_place_columns", lambda *_: []),
-            (merging, "_latest", lambda _, rows, __: rows),
-            (merging, "_same", lambda _: True),
-            (merging, "_newer", lambda *_: True),
-            (merging, "may_evolve", lambda *_: False),
-            (letters_table, "log", _Silence()),
-            (pyspark.sql, "functions", Functions),
-        ]
+        merging = {
+            "_table": lambda *_: MergedTable(lake, str(self.job.target), keys),
+            "_place_columns": lambda *_: [],
+            "_latest": lambda _, rows, __: rows,
+            "_same": lambda _: True,
+            "_newer": lambda *_: True,
+            "may_evolve": lambda *_: False,
+        }
+        letters = {"existing_table": lambda _, location: lake.table(location), "log": _Silence()}
+        return {
+            **{("kfetch_jobs.run.merging", name): value for name, value in merging.items()},
+            **{("kfetch_jobs.run.letters_table", name): value for name, value in letters.items()},
+            ("pyspark.sql", "functions"): Functions,
+        }
 
 
 class _Silence:

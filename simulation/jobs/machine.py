@@ -1,19 +1,19 @@
-"""One simulated machine: virtual time, and processes that a seed starts, stops and kills.
+"""One simulated machine: a table of processes that a seed starts, stops and kills.
 
-A process of the product is a greenlet. It runs until it sleeps, or until a call of the system where
-the machine lets another process go first. A killed process is never resumed: no ``finally`` of it
-runs before the machine's end.
+The kernel has the clock and the threads. A process of the product is a process of the kernel with
+one thread; a stand-in has none, and events move it. A killed process is never resumed: no
+``finally`` of it runs before the machine's end.
 """
 
 from __future__ import annotations
 
-import heapq
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
-from greenlet import GreenletExit, getcurrent, greenlet
+from greenlet import GreenletExit
+
+from simulation import kernel
 
 SIGKILL, SIGTERM = 9, 15
 _FIRST_PID, _LAST_PID = 300, 420
@@ -39,15 +39,13 @@ class Process:
     parent: Process | None = None
     environ: dict[str, str] = field(default_factory=dict)
     cmdline: tuple[str, ...] = ()
-    thread: greenlet | None = None
-    """None: a stand-in, which events move."""
+    task: kernel.Process | None = None
+    """What the scheduler runs; None: a stand-in, which events move."""
     on_signal: Callable[[int], None] | None = None
     on_end: Callable[[], None] | None = None
     zombie: bool = False
     gone: bool = False
     frozen: bool = False
-    dozing: bool = False
-    """It was due while it was frozen."""
     immortal_until: float = 0.0
     """It waits for a disk that does not answer, and takes no signal before."""
     fault_in: int = -1
@@ -65,95 +63,106 @@ class Process:
 
 
 class Machine:
-    """Virtual time and a table of processes. One thread of the system runs all of them."""
+    """A table of processes, in the virtual time of a kernel."""
 
     def __init__(self, seed: str, wall_s: float, *, keep_story: bool = False) -> None:
-        self.random = random.Random(f"machine {seed}")
-        self.now = 0.0
-        self.wall_offset = wall_s
-        self.steps = 0
-        self.current: Process | None = None
+        self.kernel = kernel.Kernel(f"machine {seed}")
+        self.kernel.now, self.kernel.wall_offset = 0.0, wall_s
+        self.random = self.kernel.random
         self.processes: dict[int, Process] = {}
         self.disk_full = False
-        self.over = False
         self.failure: Failure | None = None
         self.keep_story = keep_story
-        self.story: list[tuple[float, str, str]] = []
-        self.busy = 0
-        """How many processes are between two sleeps of their own."""
-        self._hub = getcurrent()
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self.story: list[tuple[float, float, str, str]] = []
+        """Steady time, wall clock, who, and what."""
+        self.calls = 0
+        """How many calls of the system there were."""
+        self.at, self.after = self.kernel.at, self.kernel.after
         self._number = 0
         self._pid = _FIRST_PID
-        self._killed: list[greenlet] = []
+        self._of: dict[kernel.Process, Process] = {}
+        """The living processes of the product."""
 
     # Time
 
     @property
+    def now(self) -> float:
+        """The steady clock, in seconds from the start."""
+        return self.kernel.now
+
+    @property
     def wall(self) -> float:
         """The wall clock, in seconds since 1970."""
-        return self.now + self.wall_offset
+        return self.kernel.wall
 
-    def at(self, when: float, action: Callable[[], None]) -> None:
-        """Call ``action`` at a moment of the steady clock."""
-        self._number += 1
-        heapq.heappush(self._events, (max(when, self.now), self._number, action))
+    @property
+    def steps(self) -> int:
+        """How often the kernel dispatched an event, or could have stopped a process."""
+        return self.kernel.steps + self.calls
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Call ``action`` in so many seconds."""
-        self.at(self.now + seconds, action)
+    @property
+    def over(self) -> bool:
+        """Whether the simulation has ended, and processes only unwind."""
+        return self.kernel.closed
+
+    @property
+    def current(self) -> Process | None:
+        """The process that runs; None: events do."""
+        thread = self.kernel.current
+        return self._of.get(thread.process) if thread is not None else None
+
+    def set_clock(self, seconds: float) -> None:
+        """Move the wall clock by so many seconds."""
+        self.kernel.wall_offset += seconds
 
     def run(self, until: float) -> None:
-        """Dispatch events until a moment of the steady clock."""
-        events = self._events
-        while events and events[0][0] <= until:
-            when, _, action = heapq.heappop(events)
-            self.now = when
-            self.steps += 1
-            action()
-            if self.failure is not None:
-                raise self.failure
-        self.now = max(self.now, until)
+        """Dispatch events until a moment of the steady clock. Raises Failure."""
+        self.kernel.run(until)
+        if self.failure is not None:
+            raise self.failure
 
     def run_until(self, condition: Callable[[], bool], within: float) -> bool:
         """Dispatch events until a condition holds. Returns whether it did within so long."""
-        deadline = self.now + within
-        while not condition():
-            if not self._events or self._events[0][0] > deadline:
-                self.now = deadline
-                return condition()
-            self.run(self._events[0][0])
-        return True
+        if condition():
+            return True
+
+        def stop_if_it_holds() -> None:
+            if condition():
+                self.kernel.stop()
+
+        self.kernel.after_step = stop_if_it_holds
+        try:
+            self.run(self.now + within)
+        finally:
+            self.kernel.after_step = None
+        return condition()
 
     def sleep(self, seconds: float) -> None:
         """Let the current process sleep."""
         if self.over:
             raise GreenletExit
-        process = self.current
-        if process is None or process.thread is None:
-            return
-        self.after(max(seconds, 0.0), lambda: self._resume(process))
-        self._hub.switch()
+        if self.current is not None:
+            self.kernel.sleep(seconds)
 
     def point(self) -> None:
         """A call of the system: here the process may be killed, frozen, or late."""
-        self.steps += 1
+        self.calls += 1
         if self.over:
             raise GreenletExit
         process = self.current
-        if process is None or process.thread is None:
+        if process is None:
             return
         if process.fault_in >= 0:
             process.fault_in -= 1
             if process.fault_in < 0 and process.fault is not None:
                 process.fault()
-        if self.busy > 1 and self.random.random() < 0.2:
-            self.sleep(self.random.random() * _SLOW_CALL_S)
+        if len(self._of) > 1 and self.random.random() < 0.2:
+            self.kernel.sleep(self.random.random() * _SLOW_CALL_S)
 
     def note(self, who: str, what: str) -> None:
         """Add a line to the story."""
         if self.keep_story:
-            self.story.append((self.now, who, what))
+            self.story.append((self.now, self.wall, who, what))
 
     # Processes
 
@@ -182,9 +191,9 @@ class Machine:
         )
         self.processes[pid] = process
         if body is not None:
-            process.thread = greenlet(lambda: self._main(process, body), parent=self._hub)
-            self.busy += 1
-            self.after(0.0, lambda: self._resume(process))
+            process.task = self.kernel.spawn(name)
+            self._of[process.task] = process
+            process.task.start(self._main, process, body)
         return process
 
     def _free_pid(self) -> int:
@@ -200,44 +209,31 @@ class Machine:
             return
         except Failure as failure:
             self.failure = failure
+            self.kernel.stop()
         except BaseException as error:
             process.result = error
             self.note(process.name, f"dies of {error!r}")
         if not self.over:
             process.finished = True
             self.end(process)
-            self._hub.switch()
-
-    def _resume(self, process: Process) -> None:
-        if not process.alive or process.thread is None:
-            return
-        if process.frozen:
-            process.dozing = True
-            return
-        self.current = process
-        try:
-            process.thread.switch()
-        finally:
-            self.current = None
 
     def freeze(self, process: Process, seconds: float) -> None:
         """Stop a process for a time: its disk does not answer, or its machine sleeps."""
         if not process.alive or process.frozen:
             return
+        assert process.task is not None
         self.note(process.name, f"is frozen for {seconds:.0f} s")
         process.frozen = True
-        self.after(seconds, lambda: self._thaw(process))
+        process.task.freeze()
+        self.after(seconds, self._thaw, process)
         if process is self.current:
-            process.dozing = True
-            self._hub.switch()
+            self.kernel.sleep(0.0)
 
     def _thaw(self, process: Process) -> None:
         process.frozen = False
-        if process.alive:
+        if process.alive and process.task is not None:
             self.note(process.name, "goes on")
-        if process.dozing:
-            process.dozing = False
-            self._resume(process)
+            process.task.thaw()
 
     def signal(self, process: Process, number: int) -> None:
         """Deliver a signal."""
@@ -255,23 +251,17 @@ class Machine:
         if not process.alive:
             return
         if process.immortal_until > self.now:
-            self.at(process.immortal_until, lambda: self.kill(process))
+            self.at(process.immortal_until, self.kill, process)
             return
         self.note(process.name, "is killed")
-        current = process is self.current
         self.end(process)
-        if current:
-            self._stay_dead()
-
-    def _stay_dead(self) -> NoReturn:
-        self._hub.switch()
-        raise GreenletExit
+        if process.task is not None:
+            process.task.kill()
 
     def end(self, process: Process) -> None:
         """End a process: the system closes its files and connections."""
-        if process.thread is not None:
-            self.busy -= 1
-            self._killed.append(process.thread)
+        if process.task is not None:
+            del self._of[process.task]
         for connection in process.connections:
             connection.close()
         process.connections.clear()
@@ -293,15 +283,5 @@ class Machine:
 
     def close(self) -> None:
         """Give up all processes. Their ``finally`` blocks run now, after the judgement."""
-        self.over = True
-        threads = [one.thread for one in self.processes.values() if one.thread is not None]
-        for thread in [*threads, *self._killed]:
-            for _ in range(5):
-                if thread.dead:
-                    break
-                try:
-                    thread.throw(GreenletExit)
-                except BaseException:
-                    continue
-        self._killed.clear()
+        self.kernel.close()
         self.processes.clear()

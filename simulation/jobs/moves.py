@@ -23,19 +23,18 @@ from kfetch.admin.sources import KafkaReport, LogOffsets, Partition
 from kfetch.model import TopicPartition
 from kfetch_jobs import config
 from kfetch_jobs.checkpoints import backup as backups
-from kfetch_jobs.checkpoints import log_starts
 from kfetch_jobs.checkpoints.backup import OffsetRange, TableVersion
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.errors import JobsError
-from kfetch_jobs.offsets import execution, job_report, plan, undo
+from kfetch_jobs.offsets import execution, plan, undo
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.target import EARLIEST, LATEST, shifted
 from kfetch_jobs.run.job_lock import hold_job_lock
 from kfetch_jobs.run.start_checks import check_replay
 from simulation.jobs.machine import Failure, Machine, Process
 from simulation.jobs.project import ENVIRON
-from simulation.jobs.system import Locks, Names, room_in_memory, substituted, system_names
+from simulation.jobs.system import Values, installed, room_in_memory
 from simulation.jobs.tables import Lake, Row
 
 _QUERY = "q-1"
@@ -146,10 +145,9 @@ class MovesSimulation:
     def run(self) -> None:
         """Simulate. Raises Failure if an invariant does not hold."""
         machine = self.machine
-        names = system_names(machine, observer=lambda *_: None, launch=_no_launch)
-        self._locks = next(value for _, _, value in names if isinstance(value, Locks))
+        system = installed(machine, self._values(), observer=lambda *_: None, launch=_no_launch)
         try:
-            with substituted([*names, *self._names()]):
+            with system as self._locks:
                 try:
                     for action in self.events:
                         self._act(action)
@@ -437,16 +435,16 @@ class MovesSimulation:
 
     # Stand-ins
 
-    def _names(self) -> Names:
-        return [
-            (job_report, "query_kafka", self._query_kafka),
-            (job_report, "check_cluster", lambda *_: None),
-            (log_starts, "check_cluster", lambda *_: None),
-            (plan, "log_offsets", self._log_offsets),
-            (log_starts, "log_offsets", self._log_offsets),
-            (execution, "open_rows", self._open_rows),
-            (undo, "open_rows", self._open_rows),
-        ]
+    def _values(self) -> Values:
+        return {
+            ("kfetch_jobs.offsets.job_report", "query_kafka"): self._query_kafka,
+            ("kfetch_jobs.offsets.job_report", "check_cluster"): lambda *_: None,
+            ("kfetch_jobs.checkpoints.log_starts", "check_cluster"): lambda *_: None,
+            ("kfetch_jobs.offsets.plan", "log_offsets"): self._log_offsets,
+            ("kfetch_jobs.checkpoints.log_starts", "log_offsets"): self._log_offsets,
+            ("kfetch_jobs.offsets.execution", "open_rows"): self._open_rows,
+            ("kfetch_jobs.offsets.undo", "open_rows"): self._open_rows,
+        }
 
     def _query_kafka(
         self, _: object, start: Offsets | None = None, planned: Offsets | None = None

@@ -25,9 +25,10 @@ from kfetch_jobs.run import delta_sink, letters_table
 from kfetch_jobs.run.dataframes import apply_transform
 from kfetch_jobs.run.dead_letter_frames import good_records, places_of, split_rows_and_places
 from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
-from kfetch_jobs.supervise import state_machine
+from kfetch_jobs.supervise import state_machine, status_reader
 from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.wall_clock import WallClock
 
 if TYPE_CHECKING:
@@ -110,7 +111,23 @@ def hung_round_counts_from_its_beginning() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def clock_set_back_unseen() -> Iterator[None]:
+    """A new supervisor does not see that the clock was set back before it: it hears no run."""
+    with patch.object(Supervisor, "_set_back_s", lambda *_: 0.0):
+        yield
+
+
+@contextmanager
+def last_lag_counts_for_ever() -> Iterator[None]:
+    """Status takes the last lag that a run has reported for its lag now, however old it is."""
+    with patch.object(status_reader, "OLD_S", float("inf")):
+        yield
+
+
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    "clock-set-back-unseen": clock_set_back_unseen,
+    "last-lag-counts-for-ever": last_lag_counts_for_ever,
     "cron-time-that-has-passed": cron_time_that_has_passed,
     "clock-steps-unseen": clock_steps_unseen,
     "orders-without-end": orders_without_end,

@@ -67,17 +67,20 @@ class DrawnJob:
     after: str = ""
     limit_s: float | None = None
     """The limit of its silence."""
+    lag_limit_s: float | None = None
+    """How long a record may wait."""
     text: str
 
 
 def draw_jobs(
-    draw: random.Random, zone: str, expression: str, *, mostly_cron: bool
+    draw: random.Random, zone: str, expression: str, *, mostly_cron: bool, slow: float
 ) -> list[DrawnJob]:
-    """Returns the jobs of a project."""
+    """Returns the jobs of a project. ``slow``: how slowly all goes on."""
     jobs: list[DrawnJob] = []
     for name in "abcd"[: draw.randint(1, 4)]:
         kind = draw.choice(["cron"] * (6 if mostly_cron else 1) + ["continuous", "once", "after"])
         limit_s = draw.choice([None, 30.0, 90.0])
+        lag_limit_s = draw.choice([None, 30.0 * slow, 120.0 * slow])
         attempts = draw.choice([None, None, 3])
         cron, queue = draw.choice([expression, draw.choice(_TIMES)]), draw.random() < 0.5
         finite = [one.name for one in jobs if one.finite]
@@ -96,12 +99,14 @@ def draw_jobs(
                 queue=queue,
                 after=after,
                 limit_s=limit_s,
+                lag_limit_s=lag_limit_s,
                 text=_JOB.format(
                     name=name,
                     trigger=trigger,
                     after=f"after: [{after}]\n" if after else "",
                     attempts="" if attempts is None else f"  attempts: {attempts}\n",
-                    limit=f"  noProgress: {limit_s:.0f}s\n" if limit_s else "",
+                    limit=(f"  noProgress: {limit_s:.0f}s\n" if limit_s else "")
+                    + (f"  lagSeconds: {lag_limit_s:.0f}\n" if lag_limit_s else ""),
                 ),
             )
         )

@@ -13,6 +13,7 @@ from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
 from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.progress.reports import Pulse, write_exit_report, write_pulse
 from simulation.jobs.machine import SIGTERM, Machine, Process
+from simulation.jobs.records import Driver, Records
 
 _AGENT_STAYS_S = 10.0
 
@@ -36,6 +37,8 @@ class Fate:
     """Its JVM takes no signal for so long after its leader's end."""
     pulse_s: float
     batch_s: float
+    look_s: float
+    """How often its driver reports what waits."""
     cut_line: bool
     """It leaves half a line in progress.jsonl."""
 
@@ -62,6 +65,7 @@ class Fate:
             immortal_s=draw.choice([0.0] * 8 + [draw.random() * 100]),
             pulse_s=draw.uniform(2, 10) * min(slow, 2.5),
             batch_s=draw.uniform(3, 30) * slow,
+            look_s=2.0 * slow,
             cut_line=draw.random() < 0.2,
         )
 
@@ -76,6 +80,8 @@ class SimulatedRun:
     report_file: Path
     leader: Process
     fate: Fate
+    records: Records | None = None
+    """The records of a job whose lag has a limit."""
     on_term: Callable[[SimulatedRun], None] = lambda _: None
     jvm: Process | None = None
     agent: Process | None = None
@@ -86,6 +92,12 @@ class SimulatedRun:
     terminated: bool = False
     hangs: bool = False
     ended: bool = field(default=False)
+    driver: Driver | None = None
+    planned: bool = False
+    lag: int = 0
+    lag_s: float = 0.0
+    committed_wall: float = 0.0
+    """When its last micro-batch was committed, by the wall clock."""
 
     def begin(self) -> None:
         """Start its other processes, and plan its life."""
@@ -101,6 +113,9 @@ class SimulatedRun:
         )
         machine.after(self.fate.deaf_s + 1.0, self._pulse)
         machine.after(self.fate.deaf_s + self.fate.batch_s, self._batch)
+        if self.records is not None:
+            self.driver = Driver(self.records, self.directory)
+            machine.after(self.fate.deaf_s + 0.5, self._see)
         machine.after(self.fate.life_s, self._come_to_its_fate)
         leader.on_end = self._after_leader
 
@@ -168,26 +183,51 @@ class SimulatedRun:
         machine = self.machine
         batch = self.batches - 1 if self.batches else None
         full = machine.disk_full
-        write_pulse(self.directory, Pulse(at=machine.wall, batch=batch, lag=0, query="q"))
+        lag_s = self.lag_s + max(0.0, machine.wall - self.committed_wall) if self.lag else 0.0
+        pulse = Pulse(at=machine.wall, batch=batch, lag=self.lag, lag_s=lag_s, query="q")
+        write_pulse(self.directory, pulse)
         if not full:
             self.last_sign = machine.now
         machine.after(self.fate.pulse_s, self._pulse)
+
+    def _see(self) -> None:
+        """The driver looks at Kafka, and reports."""
+        machine, driver = self.machine, self.driver
+        assert driver is not None
+        if self.ended or self.hangs or not self.leader.alive:
+            return
+        if not self.planned:
+            driver.plan(machine.now, machine.wall)
+            self.planned = True
+        driver.report(machine.now, machine.wall)
+        machine.after(self.fate.look_s, self._see)
 
     def _batch(self) -> None:
         if self.ended or self.hangs or not self.leader.alive:
             return
         self.batches += 1
+        machine, records, driver = self.machine, self.records, self.driver
+        end = latest = 1
+        if records is not None and driver is not None:
+            records.committed, latest = driver.planned, records.count(machine.now)
+            end, self.lag, self.lag_s = records.committed, latest - driver.planned, 0.0
+            if self.lag:
+                self.lag_s = driver.waited_s(machine.wall)
+            self.committed_wall = machine.wall
         batch = Batch(
             batch=self.batches - 1,
             started="",
-            finished=self.machine.wall,
+            finished=machine.wall,
             rows=3,
             seconds=1.0,
-            end=1,
-            latest=1,
+            end=end,
+            latest=latest,
+            lag_s=self.lag_s,
             run_batches=self.batches,
             run_rows=3 * self.batches,
         )
         with suppress(OSError):
             append_entry(self.directory, batch)
-        self.machine.after(self.fate.batch_s, self._batch)
+        if driver is not None:
+            driver.plan(machine.now, machine.wall)
+        machine.after(self.fate.batch_s, self._batch)

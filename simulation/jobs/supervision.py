@@ -25,8 +25,9 @@ from simulation.jobs.chaos import NIGHT, PROFILES, Event, Kind, Profile, draw_ev
 from simulation.jobs.judge import Judge
 from simulation.jobs.machine import SIGTERM, Failure, Machine, Process
 from simulation.jobs.project import CHANGES, ENVIRON, DrawnJob, draw_jobs, write_project
+from simulation.jobs.records import Records
 from simulation.jobs.runs import Fate, SimulatedRun
-from simulation.jobs.system import room_in_memory, substituted, system_names
+from simulation.jobs.system import installed, room_in_memory
 
 TICK_S = 0.2
 _ALERT_S = 60.0
@@ -48,7 +49,15 @@ class Supervision:
         zone, date, expression = draw.choice(CHANGES)
         begin = datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp()
         begin += draw.random() * 3600
-        self.jobs = draw_jobs(draw, zone, expression, mostly_cron=self.profile is NIGHT)
+        self.slow = max(1.0, self.profile.pace_s / 5)
+        self.jobs = draw_jobs(
+            draw, zone, expression, mostly_cron=self.profile is NIGHT, slow=self.slow
+        )
+        self.records = {
+            job.name: Records(f"{seed} {job.name}", draw.choice([2.0, 40.0, 200.0]) * self.slow)
+            for job in self.jobs
+            if job.lag_limit_s
+        }
         self.concurrency = draw.choice([1, 2, 16])
         self.keeper_s = draw.choice([5.0, 15.0, 60.0])
         drawn = draw_events(draw, self.profile, [job.name for job in self.jobs])
@@ -76,11 +85,11 @@ class Supervision:
     def run(self) -> None:
         """Simulate. Raises Failure if an invariant does not hold."""
         machine = self.machine
-        names = system_names(
-            machine, observer=self.judge.committed, launch=self._launch, stretch=self._stretch
+        system = installed(
+            machine, {}, observer=self.judge.committed, launch=self._launch, stretch=self._stretch
         )
         try:
-            with substituted(names), self._logs():
+            with system, self._logs():
                 try:
                     self._simulate()
                 finally:
@@ -193,8 +202,9 @@ class Supervision:
                 draw,
                 finite=drawn.finite,
                 typical_s=self.profile.life_s,
-                slow=max(1.0, self.profile.pace_s / 5),
+                slow=self.slow,
             ),
+            self.records.get(job),
         )
         run.on_term = self.judge.terminated
         machine.note(job, f"run {number} starts, process {leader.pid}")
@@ -255,7 +265,7 @@ class Supervision:
 
     def _set_clock(self, event: Event) -> None:
         self.judge.clock_set(event.seconds)
-        self.machine.wall_offset += event.seconds
+        self.machine.set_clock(event.seconds)
 
     def _fill_disk(self, event: Event) -> None:
         self.machine.disk_full = True

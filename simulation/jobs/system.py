@@ -7,18 +7,14 @@ call is a step: before it the machine may kill, freeze or delay the process.
 
 from __future__ import annotations
 
-import builtins
 import errno
 import fcntl as real_fcntl
 import io as real_io
 import os as real_os
-import pathlib
-import shutil
 import sqlite3 as real_sqlite3
 import subprocess as real_subprocess
 import tempfile
-import time as real_time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -27,9 +23,13 @@ from typing import Any
 
 import psutil as real_psutil
 
+from kfetch_jobs.offsets import execution, undo
+from kfetch_jobs.run import start_checks
+from kfetch_jobs.supervise import control, supervisor, wall_clock
 from simulation.jobs.machine import SIGKILL, Machine, Process
+from simulation.kernel.stand_ins import random_module, time_module
+from simulation.kernel.substitution import modules_of, patched, substituted
 
-_MISSING = object()
 _BUSY_RETRY_S = 0.05
 
 Change = tuple[str, Any, int]
@@ -57,25 +57,16 @@ class StandIn:
         vars(self).update(values)
 
 
-class Time(StandIn):
-    """The module ``time`` in virtual time."""
+def _time(machine: Machine, stretch: Callable[[float], float]) -> SimpleNamespace:
+    """Returns the module ``time`` in virtual time. Sleeps may be longer."""
+    time = time_module(machine.kernel)
 
-    def __init__(self, machine: Machine, stretch: Callable[[float], float]) -> None:
-        super().__init__(machine, real_time)
-        self._stretch = stretch
+    def sleep(seconds: float) -> None:
+        machine.calls += 1
+        machine.sleep(stretch(seconds))
 
-    def time(self) -> float:
-        """Returns the wall clock."""
-        return self._machine.wall
-
-    def monotonic(self) -> float:
-        """Returns the steady clock."""
-        return self._machine.now
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep, perhaps for longer."""
-        self._machine.steps += 1
-        self._machine.sleep(self._stretch(seconds))
+    time.sleep = sleep
+    return time
 
 
 def _no_space(path: object) -> OSError:
@@ -278,6 +269,7 @@ class Connection:
         if machine.disk_full and (writes or verb == "COMMIT"):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")  # as SQLite does
+                self._changes = []
             raise real_sqlite3.OperationalError("database or disk is full")
         result = self._patiently(lambda: self._db.execute(statement, values))
         if writes and result.rowcount:
@@ -337,7 +329,7 @@ class ProcessView:
 
     def create_time(self) -> float:
         """Returns the start by the wall clock, which moves with the kernel's boot time."""
-        return self._checked().started + self._machine.wall_offset
+        return self._checked().started + self._machine.kernel.wall_offset
 
     def status(self) -> str:
         """Returns the state."""
@@ -428,77 +420,56 @@ def _path_of_proc(machine: Machine) -> Callable[[str], Any]:
     return lambda text: SimpleNamespace(read_text=lambda **_: read(text))
 
 
-Names = list[tuple[ModuleType, str, object]]
-"""Modules, names in them, and what takes their place."""
+_LOADED = (execution, undo, start_checks, control, supervisor)
+"""What a simulation runs must be loaded before: its modules get the stand-ins."""
+
+Values = Mapping[tuple[str, str], object]
+"""What variables of modules are during a simulation, by module and variable."""
 
 
-def system_names(
+@contextmanager
+def installed(
     machine: Machine,
+    more: Values,
     *,
     observer: Observer,
     launch: Launch,
     stretch: Callable[[float], float] = lambda seconds: seconds,
-) -> Names:
-    """Returns the stand-ins of the system for the modules of ``kfetch_jobs``."""
-    from kfetch_jobs.checkpoints import backup
-    from kfetch_jobs.offsets import checkpoint_log, execution, plan
-    from kfetch_jobs.progress import progress_file
-    from kfetch_jobs.supervise import (
-        control,
-        database,
-        heartbeat,
-        processes,
-        run_killer,
-        store,
-        supervisor,
-        wall_clock,
-    )
-    from kfetch_jobs.util import files as util_files
-    from kfetch_jobs.util import mounts
-    from kfetch_jobs.util import process as util_process
+) -> Iterator[Locks]:
+    """A context in which the modules of ``kfetch_jobs`` have the stand-ins of the system.
 
-    files, time, psutil = Files(machine), Time(machine, stretch), Psutil(machine)
-    clocks = [supervisor, run_killer, processes, control, execution, plan, backup, util_process]
-    users_of_os = [
-        *(database, heartbeat, processes, control, util_files, checkpoint_log, progress_file),
-        *(pathlib, shutil),
-    ]
-    real_clock = wall_clock.WallClock
-    return [
-        *((module, "time", time) for module in clocks),
-        *((module, "os", files.os) for module in users_of_os),
-        *((module, "psutil", psutil) for module in (processes, store, util_process)),
-        *((module, "open", files.open) for module in (processes, util_files, shutil)),
-        (tempfile, "_os", files.os),
-        (tempfile, "_get_candidate_names", lambda: (f"part{n}" for n in count(1))),
-        (pathlib, "io", files.io),
-        (util_files, "fcntl", Locks(machine)),
-        (database, "sqlite3", Sqlite(machine, observer)),
-        (database, "is_shared", lambda _: False),
-        (mounts, "file_system_of", lambda _: "tmpfs"),
-        (database, "file_system_of", lambda _: "tmpfs"),
-        (processes, "subprocess", Subprocess(machine, launch)),
-        (util_process, "Path", _path_of_proc(machine)),
-        (util_process, "_boot_id", lambda: "boot"),
-        (supervisor, "WallClock", lambda: real_clock(time.time, time.monotonic)),
-        (supervisor, "random", machine.random),
-    ]
-
-
-@contextmanager
-def substituted(names: Names) -> Iterator[None]:
-    """Give modules other names for the block."""
-    before = [(module, name, vars(module).get(name, _MISSING)) for module, name, _ in names]
-    try:
-        for module, name, stand_in in names:
-            setattr(module, name, stand_in)
-        yield
-    finally:
-        for module, name, value in reversed(before):
-            if value is _MISSING:
-                delattr(module, name)
-            else:
-                setattr(module, name, value)
+    ``more``: other variables, by module and variable. Yields the locks of files.
+    """
+    files, locks = Files(machine), Locks(machine)
+    stand_ins = {
+        "time": _time(machine, stretch),
+        "os": files.os,
+        "psutil": Psutil(machine),
+        "fcntl": locks,
+        "sqlite3": Sqlite(machine, observer),
+        "subprocess": Subprocess(machine, launch),
+        "random": random_module(machine.kernel),
+    }
+    modules = [*modules_of("kfetch_jobs")]
+    values: dict[tuple[str, str], object] = {
+        **{(module.__name__, "open"): files.open for module in modules},
+        ("shutil", "open"): files.open,
+        ("shutil", "os"): files.os,
+        ("pathlib", "os"): files.os,
+        ("pathlib", "io"): files.io,
+        ("tempfile", "_os"): files.os,
+        ("tempfile", "_get_candidate_names"): lambda: (f"part{n}" for n in count(1)),
+        ("kfetch_jobs.supervise.database", "is_shared"): lambda _: False,
+        ("kfetch_jobs.supervise.database", "file_system_of"): lambda _: "tmpfs",
+        ("kfetch_jobs.util.mounts", "file_system_of"): lambda _: "tmpfs",
+        ("kfetch_jobs.util.process", "Path"): _path_of_proc(machine),
+        ("kfetch_jobs.util.process", "_boot_id"): lambda: "boot",
+    }
+    clock, time = wall_clock.WallClock, stand_ins["time"]
+    # Its arguments' defaults are functions of the real module.
+    values[supervisor.__name__, "WallClock"] = lambda: clock(time.time, time.monotonic)
+    with substituted(modules, stand_ins), patched({**values, **more}):
+        yield locks
 
 
 def room_in_memory() -> Path:
@@ -506,6 +477,3 @@ def room_in_memory() -> Path:
     memory = Path("/dev/shm")
     parent = memory if memory.is_dir() else None
     return Path(tempfile.mkdtemp(prefix="kfetch-simulation-", dir=parent))
-
-
-assert builtins.open is real_io.open, "the simulation stands beside no other stand-in"

@@ -139,7 +139,7 @@ class Process:
 class Kernel:
     """Threads, timers and the clock of one simulation."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | str) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self._chance = self.random.random

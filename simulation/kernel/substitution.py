@@ -21,6 +21,7 @@ from typing import Any
 from simulation.kernel.scheduler import Kernel, Process
 from simulation.kernel.stand_ins import Lock, RLock
 
+_MISSING = object()
 _REAL_LOCKS = (_thread.LockType, _thread.RLock)
 
 
@@ -54,15 +55,21 @@ def substituted(modules: list[ModuleType], stand_ins: Mapping[str, Any]) -> Iter
 
 @contextmanager
 def patched(values: Mapping[tuple[str, str], Any]) -> Iterator[None]:
-    """A context in which variables of modules have other values, by (module, variable)."""
-    former = {key: vars(sys.modules[key[0]])[key[1]] for key in values}
+    """A context in which variables of modules have other values, by (module, variable).
+
+    A module need not have the variable: its own ``open`` hides the built-in one.
+    """
+    former = {key: vars(sys.modules[key[0]]).get(key[1], _MISSING) for key in values}
     for (module, name), value in values.items():
         vars(sys.modules[module])[name] = value
     try:
         yield
     finally:
         for (module, name), value in former.items():
-            vars(sys.modules[module])[name] = value
+            if value is _MISSING:
+                del vars(sys.modules[module])[name]
+            else:
+                vars(sys.modules[module])[name] = value
 
 
 def locks_of(kernel: Kernel, modules: list[ModuleType]) -> dict[tuple[str, str], Callable[[], Any]]:

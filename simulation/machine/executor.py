@@ -204,7 +204,7 @@ class ExecutorRun:
         self._acts = acts
         self._double_since: dict[str, float] = {}
         self._failure: Violation | None = None
-        self._began = self.kernel.now
+        self._began = self._began_by = self.kernel.now
 
     def tell(self, text: str) -> None:
         """Add a line to the story."""
@@ -235,7 +235,9 @@ class ExecutorRun:
     # -- what the machine asks ---------------------------------------------------------------
 
     def _start_s(self) -> float:
-        return 0.15 + self.kernel.random.random() * 0.4 + self.slow_start_s
+        start_s = 0.15 + self.kernel.random.random() * 0.4 + self.slow_start_s
+        self._began_by = max(self._began_by, self.kernel.now + start_s)
+        return start_s
 
     def _before_call(self, process: OsProcess, call: str) -> None:
         for trap in self.traps:
@@ -465,6 +467,7 @@ class ExecutorRun:
 
     def _end(self) -> None:
         """End the executors in one of two ways, and see what is left."""
+        self._steps(max(0.0, self._began_by - self.kernel.now))  # some programs start slowly
         if self.kernel.random.random() < 0.5:
             self._steps(70.0)  # the agents leave for they are idle
             if self.living_agents():

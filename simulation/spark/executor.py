@@ -37,6 +37,10 @@ class TaskFailed(Exception):
     """A task has failed four times. The cause is that of the last attempt."""
 
 
+class Stopped(Exception):
+    """Somebody has stopped the query."""
+
+
 class Task:
     """One split of a micro-batch, and the attempts at it."""
 
@@ -48,7 +52,7 @@ class Task:
         self.rows: list[Row] | None = None
         self.error: BaseException | None = None
         self.cancelled = False
-        """Whether another task failed the micro-batch."""
+        """Whether another task failed the micro-batch, or the query was stopped."""
         self.started = 0.0
 
     @property
@@ -126,8 +130,13 @@ class Executor:
         *,
         speculation: float,
         batch_s: float,
+        tries: int = MAX_FAILURES,
     ) -> None:
-        """``speculation``: the chance of a second attempt beside each one, at each check."""
+        """``speculation``: the chance of a second attempt beside each one, at each check.
+
+        ``tries``: how many failures of a task fail the micro-batch.
+        """
+        self._tries = tries
         self.machine = machine
         self.jvm = machine.adopt(kernel.spawn("jvm"), machine.init, "java")
         self.jvm.limits[machine.nofile] = (4096, 4096)
@@ -136,15 +145,18 @@ class Executor:
         self.speculation = speculation
         self.batch_s = batch_s
         self.workers: list[Worker] = []
+        self._tasks: Sequence[Task] = ()
         self._numbers = 0
         self._changed: Waiters = []
 
     def run(self, splits: Sequence[Any], read: Read) -> list[list[Row]]:
-        """Returns the rows of each split, read once. Raises TaskFailed."""
-        tasks = [Task(number, split) for number, split in enumerate(splits)]
+        """Returns the rows of each split, read once. Raises TaskFailed, or Stopped."""
+        self._tasks = tasks = [Task(number, split) for number, split in enumerate(splits)]
         while any(task.rows is None for task in tasks):
+            if any(task.cancelled for task in tasks):
+                raise Stopped
             for task in tasks:
-                if task.failures >= MAX_FAILURES:
+                if task.failures >= self._tries:
                     _cancel(tasks)
                     raise TaskFailed(f"task {task.number}") from task.error
                 if task.rows is None and self._wants_attempt(task) and (worker := self._free()):
@@ -153,6 +165,11 @@ class Executor:
                     worker.give(task, read)
             self.kernel.wait(self._changed, self.kernel.now + _SPECULATION_CHECK_S)
         return [task.rows or [] for task in tasks]
+
+    def cancel(self) -> None:
+        """End ``run``: somebody has stopped the query. Workers go on until their next batch."""
+        _cancel(self._tasks)
+        self.kernel.wake(self._changed)
 
     def _wants_attempt(self, task: Task) -> bool:
         if not task.running:

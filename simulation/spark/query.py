@@ -11,15 +11,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
 from simulation.kernel import Kernel, Process
-from simulation.spark.executor import Executor, Row, TaskFailed
+from simulation.spark.executor import Executor, Row, Stopped, TaskFailed
 
 Offset = str
 """An offset is JSON text. Spark compares it as text."""
 MakeReader = Callable[[], Any]
 """Returns a new stream reader, as Spark makes one for each start of a query."""
+
+
+class Trigger(StrEnum):
+    """When a query plans micro-batches."""
+
+    PROCESSING_TIME = "processingTime"
+    AVAILABLE_NOW = "availableNow"
+    ONCE = "once"
 
 
 @dataclass
@@ -60,8 +71,8 @@ class Query:
         sink: Sink,
         executor: Executor,
         *,
+        trigger: Trigger = Trigger.PROCESSING_TIME,
         trigger_s: float = 0.0,
-        available_now: bool = False,
     ) -> None:
         self.kernel = kernel
         self.checkpoint = checkpoint
@@ -74,7 +85,7 @@ class Query:
         self.batches = 0
         self._make_reader = make_reader
         self._trigger_s = trigger_s
-        self._available_now = available_now
+        self._trigger = trigger
         self._stopping = False
         self.process: Process = kernel.spawn("driver")
         self.process.start(self._run)
@@ -85,16 +96,20 @@ class Query:
         return self.process.alive
 
     def stop(self) -> None:
-        """Let the query end after this micro-batch."""
+        """End the query now, as ``StreamingQuery.stop`` does: it leaves its micro-batch.
+
+        A call of the source ends first.
+        """
         self._stopping = True
+        self.executor.cancel()
 
     def _run(self) -> None:
         reader = self._make_reader()
         try:
-            if self._available_now:
-                reader.prepareForTriggerAvailableNow()
-            self._limit = reader.getDefaultReadLimit()
+            self._limit = self._read_limit(reader)
             self._loop(reader)
+            self.finished = True
+        except Stopped:
             self.finished = True
         except TaskFailed as failed:
             self.error = failed.__cause__ or failed
@@ -103,20 +118,41 @@ class Query:
         finally:
             reader.stop()
 
+    def _read_limit(self, reader: Any) -> Any:
+        """Returns what ``latestOffset`` gets as its limit. Spark asks when the query starts."""
+        if self._trigger is Trigger.AVAILABLE_NOW:
+            reader.prepareForTriggerAvailableNow()
+        default = reader.getDefaultReadLimit()
+        return ReadAllAvailable() if self._trigger is Trigger.ONCE else default
+
     def _loop(self, reader: Any) -> None:
         batch_id, committed, planned = self._restored()
-        while not self._stopping:
+        while True:
             if planned is None:
                 planned = self._plan(reader, batch_id, committed)
             if planned is None:
                 self.idle_rounds += 1
-                if self._available_now:
+                if self._trigger is Trigger.AVAILABLE_NOW:
                     return
             else:
                 self.idle_rounds = 0
                 self._execute(reader, batch_id, committed, planned)
                 batch_id, committed, planned = batch_id + 1, planned, None
-            self.kernel.sleep(self._trigger_s)
+            if self._trigger is Trigger.ONCE:
+                return
+            self._wait(self._trigger_s)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait where ``stop`` interrupts Spark."""
+        if not self._stopping:
+            self.kernel.sleep(seconds)
+        if self._stopping:
+            raise Stopped
+
+    def _pause(self) -> None:
+        self.kernel.pause_point()
+        if self._stopping:
+            raise Stopped
 
     def _restored(self) -> tuple[int, Offset | None, Offset | None]:
         """Returns the next batch id, the offset where it starts, and its end if it is planned."""
@@ -133,13 +169,13 @@ class Query:
         start = committed if committed is not None else json.dumps(reader.initialOffset())
         end = json.dumps(reader.latestOffset(json.loads(start), self._limit))
         reader.reportLatestOffset()
+        self._pause()
         if end == committed:  # batch 0 is planned in any case
             return None
-        self.kernel.pause_point()
         if batch_id == 0:
             self.checkpoint.first_start = start
         self.checkpoint.offsets[batch_id] = end
-        self.kernel.pause_point()
+        self._pause()
         if batch_id > 0:
             reader.commit(json.loads(self.checkpoint.offsets[batch_id - 1]))
         return end
@@ -147,9 +183,9 @@ class Query:
     def _execute(self, reader: Any, batch_id: int, committed: Offset | None, end: Offset) -> None:
         start = committed if committed is not None else json.dumps(reader.initialOffset())
         splits = reader.partitions(json.loads(start), json.loads(end))
-        rows = self.executor.run(splits, reader.read)
-        self.kernel.pause_point()
+        rows = self.executor.run(splits, self._make_reader().read)
+        self._pause()
         self.sink.write(batch_id, rows)
-        self.kernel.pause_point()
+        self._pause()
         self.checkpoint.commits.add(batch_id)
         self.batches += 1

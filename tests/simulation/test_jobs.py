@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -13,16 +15,20 @@ import pytest
 from kfetch_jobs.supervise.rules import CronTimes
 from simulation.jobs import run
 from simulation.jobs.cron import next_fire
+from simulation.jobs.machine import Machine
 from simulation.jobs.planted import BY_KIND
+from simulation.jobs.system import Connection
 
 FAULTS = [
+    ("supervision", "clock-set-back-unseen", 21),
+    ("supervision", "last-lag-counts-for-ever", 1),
     ("supervision", "cron-time-that-has-passed", 5),
-    ("supervision", "clock-steps-unseen", 0),
+    ("supervision", "clock-steps-unseen", 6),
     ("supervision", "orders-without-end", 5),
     ("supervision", "runs-of-the-predecessor-forgotten", 1),
     ("supervision", "no-back-off", 5),
     ("supervision", "stopped-job-starts", 0),
-    ("supervision", "hung-round-counts-from-its-beginning", 2),
+    ("supervision", "hung-round-counts-from-its-beginning", 6),
     ("moves", "move-done-before-its-micro-batch", 288),
     ("moves", "rows-of-the-planned-micro-batch", 15),
     ("letters", "rows-before-letters", 0),
@@ -78,6 +84,36 @@ def test_a_seed_tells_the_same_story_in_another_process() -> None:
 
     assert len(here) > 20
     assert here == elsewhere
+
+
+def test_the_judge_sees_no_change_that_a_full_disk_has_rolled_back(tmp_path: Path) -> None:
+    """The transaction after it has its own changes alone."""
+    machine, judged = Machine("disk", 0.0), list[str]()
+
+    def write() -> None:
+        db = Connection(
+            machine,
+            lambda _, changes: judged.extend(statement for statement, _, _ in changes),
+            tmp_path / "db",
+            1.0,
+        )
+        db.execute("CREATE TABLE t (x)")
+        db.execute("BEGIN")
+        db.execute("INSERT INTO t VALUES (1)")
+        machine.disk_full = True
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            db.execute("COMMIT")
+        machine.disk_full = False
+        db.execute("BEGIN")
+        db.execute("INSERT INTO t VALUES (2)")
+        db.execute("COMMIT")
+        db.close()
+
+    process = machine.start("writer", write)
+    machine.run(10.0)
+
+    assert process.result is None
+    assert ["INSERT INTO t VALUES (2)"] == judged
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "America/Havana", "UTC"])

@@ -40,7 +40,7 @@ def test_a_seed_tells_the_same_story_twice() -> None:
 
 
 FINDS = {
-    "unlink-any-socket": (4, "clean_while_stopped"),
+    "unlink-any-socket": (0, "clean_while_stopped"),
     "lock-for-the-start-alone": (12, "remove_socket"),
     "lock-of-the-worker-alone": (12, "remove_socket"),
     "socket-is-not-watched": (0, "remove_socket"),

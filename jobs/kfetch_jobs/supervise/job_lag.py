@@ -8,7 +8,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.reports import Pulse, read_backlog
 
-_OLD_S = 10.0
+OLD_S = 10.0
 """A driver writes each second, unless no broker answers it."""
 
 
@@ -38,9 +38,10 @@ def job_lag(
     if backlog is None:
         return JobLag(offsets=pulse.lag, seconds=_waiting_s(pulse, now), at=pulse.at)
     offsets, seconds = backlog.lag(last, now)
-    if offsets and last is not None and last.batch == pulse.batch:
-        seconds = max(seconds, _waiting_s(pulse, now))
-    old = now - backlog.at > _OLD_S
+    if offsets and last is not None and last.lag and last.batch >= (pulse.batch or 0):
+        # The run may hang before the pulse that follows a micro-batch.
+        seconds = max(seconds, last.lag_s + max(0.0, now - last.finished))
+    old = now - backlog.at > OLD_S
     return JobLag(offsets=offsets, seconds=round(seconds, 3), at=backlog.at, at_least=old)
 
 

@@ -22,7 +22,7 @@ from kfetch_jobs.progress.broker_report import ELECTION_S, Unreachable
 from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.progress.reports import Pulse, read_pulse, read_unreachable
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
-from kfetch_jobs.supervise.job_lag import JobLag, job_lag
+from kfetch_jobs.supervise.job_lag import OLD_S, JobLag, job_lag
 from kfetch_jobs.supervise.run_process import run_process
 from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase, jobs_ahead
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
@@ -282,9 +282,19 @@ def health_problems(
     start_s = now - (state.started_s or now)
     if pulse is None and start_s > health.startWithin:
         yield f"its query has not started for {start_s:.0f} s, more than {health.startWithin:.0f}"
-    if lag.offsets is None:
+    if lag.offsets is not None:
+        yield from _lag_problems(health, lag.offsets, lag, now)
+
+
+def _lag_problems(health: Health, offsets: int, lag: JobLag, now: float) -> Iterator[str]:
+    if health.lagRecords is not None and offsets > health.lagRecords:
+        yield f"{offsets:,} records behind, more than {health.lagRecords:,}"
+    if health.lagSeconds is None:
         return
-    if health.lagRecords is not None and lag.offsets > health.lagRecords:
-        yield f"{lag.offsets:,} records behind, more than {health.lagRecords:,}"
-    if health.lagSeconds is not None and lag.seconds > health.lagSeconds:
+    limit_s, unknown_s = max(health.lagSeconds, OLD_S), now - (lag.at or now)
+    if lag.seconds > health.lagSeconds:
         yield f"{lag.seconds:.0f} s behind, more than {health.lagSeconds:.0f}"
+    elif unknown_s > limit_s:
+        yield f"its lag is unknown for {unknown_s:.0f} s, more than {health.lagSeconds:.0f}"
+    elif unknown_s < -limit_s:
+        yield "its lag is unknown: somebody has set the clock back, and no report came since"

@@ -107,6 +107,8 @@ class Supervisor:
         whether nobody has killed it.
         """
         now = time.time()
+        if set_back_s := self._set_back_s(now):
+            self._store.clock_stepped(set_back_s)
         states = self._store.states()
         mistaken = set(self._project.jobs()) - jobs.keys()
         jobs = jobs | self._jobs_of_runs(jobs, mistaken)
@@ -114,6 +116,8 @@ class Supervisor:
         for job in jobs.values():
             if job.file.enabled:
                 rules, before = rules_of(job.file), states.get(job.name)
+                if before is not None:
+                    before = state_machine.after_clock_step(rules, before, set_back_s, now)
                 if before is None or clean:
                     before = state_machine.initial_state(rules, now, before, ended_s)
                 before = state_machine.planned_again(rules, before, now)
@@ -130,6 +134,14 @@ class Supervisor:
         self._record_start(now)
         self._save()
         self._round_ended(now)
+
+    def _set_back_s(self, now: float) -> float:
+        """Returns by how much the clock was set back, at least, while no supervisor ran.
+
+        No run begins in the future: its reports would seem to be those of an earlier run.
+        """
+        latest = max((run.started_s for run in self._living_runs()), default=now)
+        return min(0.0, now - latest)
 
     def _living_runs(self) -> list[Run]:
         storage = self._project.storage

@@ -35,6 +35,7 @@ if __name__ == "__main__":
     signal.alarm(_START_S_MAX)
 lean.defer_clients()
 
+from kfetch.agent.channel import peer_pid  # noqa: E402
 from kfetch.agent.server import OpenQueries, Server  # noqa: E402
 
 log = logging.getLogger("kfetch.agent")
@@ -57,7 +58,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the driver's terminal
     queries = OpenQueries(Budget(arguments.memory))
     with _listening(arguments.socket) as listener:
-        bound = arguments.socket.stat().st_ino
+        bound = _bound_inode(arguments.socket)
         signal.alarm(0)
         threading.Thread(target=_close_idle, args=(queries, stop), daemon=True).start()
         try:
@@ -161,6 +162,18 @@ def _listening(path: Path) -> socket.socket:
     listener.bind(str(path))
     listener.listen(128)
     return listener
+
+
+def _bound_inode(path: Path) -> int:
+    """Returns the inode of the socket at a path; 0 if it is not this agent's own.
+
+    Somebody may have removed lock and socket, and another agent has bound its own there.
+    """
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+        inode = path.stat().st_ino
+        stream.connect(str(path))
+        return inode if peer_pid(stream) == os.getpid() else 0
+    return 0
 
 
 def _is_bound(path: Path, inode: int) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -48,3 +50,25 @@ def test_one_error_does_not_keep_queries_open(monkeypatch: pytest.MonkeyPatch) -
     finally:
         stop.set()
         thread.join()
+
+
+def test_the_socket_of_another_agent_is_not_its_own(tmp_path: Path) -> None:
+    """Somebody removes lock and socket while an agent starts, and another agent binds the path.
+
+    The first one must not take that socket for its own. It would stay, and remove it in the end."""
+    path = tmp_path / "agent.sock"
+    bind = (
+        "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]);"
+        "s.listen(); print(flush=True); sys.stdin.read()"
+    )
+    with agent._listening(path):
+        own = agent._bound_inode(path) == path.stat().st_ino
+        path.unlink()
+        gone = agent._bound_inode(path)
+        command = [sys.executable, "-c", bind, str(path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None
+            other.stdout.readline()
+            of_another = agent._bound_inode(path)
+
+    assert (True, 0, 0) == (own, gone, of_another)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,28 @@ def test_a_set_clock_costs_no_run(stage: Stage, monkeypatch: pytest.MonkeyPatch)
         supervisor.tick(stage.now)
 
         assert [(pid, None)] == [(run.pid, run.kind) for run in stage.runs("a")]
+
+
+def test_a_clock_set_back_between_two_supervisors_costs_no_run(stage: Stage) -> None:
+    """Somebody sets the clock back while no supervisor runs. To the next one, the run seems to
+    begin in the future. It still hears the run, and does not end it as silent."""
+    stage.job("a", CONTINUOUS + "health: {noProgress: 60s}\n", UNTIL_TERM)
+    with stage.take() as supervisor:
+        stage.until_runs(supervisor, "a")
+    stage.change("UPDATE runs SET started_s = started_s + 3600")
+    with stage.store() as store:
+        state = store.states()["a"]
+        store.save({"a": replace(state, started_s=(state.started_s or 0.0) + 3600)})
+    with stage.take() as supervisor:
+        for _ in range(3):
+            stage.ahead_s += 40
+            write_pulse(stage.storage / "a", Pulse(at=stage.now, batch=4))
+            supervisor.tick(stage.now)
+
+        assert [None] == [run.kind for run in stage.runs("a")]
+        assert Phase.RUNNING is stage.phase("a")
+        with stage.store() as store:
+            assert [4] == [job.batch for job in read_status(stage.project, store, stage.now).jobs]
 
 
 def test_a_mistake_at_night_costs_its_own_job_alone(stage: Stage) -> None:

@@ -176,6 +176,39 @@ def test_lag_limits_hold_while_a_micro_batch_runs(kfetch: Command, shop: Path) -
     assert "5,000 records behind, more than 4,000" in job["unhealthy"]
 
 
+@pytest.mark.parametrize(
+    ("at", "unhealthy"),
+    [
+        (95.0, []),
+        (60.0, ["its lag is unknown for 40 s, more than 30"]),
+        (
+            140.0,
+            ["its lag is unknown: somebody has set the clock back, and no report came since"],
+        ),
+    ],
+)
+def test_a_driver_that_hangs_is_not_well(
+    kfetch: Command,
+    shop: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: float,
+    unhealthy: list[str],
+) -> None:
+    """Nothing waited when the driver looked last. Since then, records may have come: after
+    ``health.lagSeconds`` status no longer says that all is well. So it is with a report of the
+    future, if no other one comes."""
+    monkeypatch.setattr(status_verb.time, "time", lambda: 100.0)
+    file = shop / "jobs" / "clicks.yml"
+    file.write_text(file.read_text().replace("lagSeconds: 300", "lagSeconds: 30"))
+    report = broker_report_path(shop / ".kfetch" / "storage" / "clicks", "source")
+    report.parent.mkdir(parents=True)
+    nothing = BACKLOG | {"end": 1, "behind": 0, "behind_since": None}
+    report.write_text(json.dumps({"at": at, "unreachable": [], "backlog": nothing}))
+    _, job = _status_of(kfetch, shop, Pulse(at=98.0, batch=41, lag=0), finished=60.0)
+
+    assert unhealthy == [one for one in job["unhealthy"] if "lag" in one]
+
+
 def test_a_broker_with_a_wrong_certificate(kfetch: Command, shop: Path) -> None:
     """Status names the option as the project's file does."""
     cause = "h:9092 has an unknown certificate: set kafka.ssl.truststore.location"

@@ -1,0 +1,103 @@
+"""The simulated Spark calls a source as Spark's own MicroBatchExecution does, after restarts too.
+
+Each history of ``call_order`` runs in Spark and in the simulator. Both must make the same calls
+with the same arguments.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from integration.spark.call_order import (
+    HISTORIES,
+    Call,
+    ModelSide,
+    RealSide,
+    Run,
+    needing_own_spark,
+)
+from integration.streams import wait_until
+from simulation.spark.executor import MAX_FAILURES
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The room of histories whose Spark was killed in their first run."""
+    room = tmp_path_factory.mktemp("killed")
+    spark = subprocess.Popen(
+        [sys.executable, "-m", "integration.spark.call_order", str(room)], cwd=ROOT
+    )
+    try:
+        wait_until(lambda: (room / "ready").exists() or spark.poll() is not None, what="Spark")
+        assert spark.poll() is None
+    finally:
+        _kill(spark)
+    return room
+
+
+def _kill(spark: subprocess.Popen[bytes]) -> None:
+    """End a Spark with everything that it has started, as a power failure does."""
+    processes = psutil.Process(spark.pid).children(recursive=True)
+    for process in [spark, *processes]:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    spark.wait()
+
+
+@pytest.fixture(scope="module")
+def real(
+    spark: SparkSession, killed: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[list[Call]]]:
+    """The calls that Spark makes in each history. The histories run side by side."""
+    elsewhere = needing_own_spark()
+    room = tmp_path_factory.mktemp("real")
+    sides = {
+        name: RealSide(spark, (killed if name in elsewhere else room) / name) for name in HISTORIES
+    }
+    calls: dict[str, list[list[Call]]] = {
+        name: [sides[name].recorded(0, HISTORIES[name][0])] if name in elsewhere else []
+        for name in HISTORIES
+    }
+    for number in range(max(map(len, HISTORIES.values()))):
+        present = {
+            name: history[number]
+            for name, history in HISTORIES.items()
+            if len(history) > number >= len(calls[name])
+        }
+        for some in _by_eights(present):
+            for name, run in some:
+                sides[name].start(number, run)
+            for name, _ in some:
+                calls[name].append(sides[name].finish())
+    return calls
+
+
+def _by_eights(runs: dict[str, Run]) -> Iterator[list[tuple[str, Run]]]:
+    listed = list(runs.items())
+    for begin in range(0, len(listed), 8):
+        yield listed[begin : begin + 8]
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_the_same_calls(name: str, real: dict[str, list[list[Call]]], tmp_path: Path) -> None:
+    """Spark and its model make the same calls, in the same order, with the same arguments."""
+    side = ModelSide(tmp_path)
+    model = []
+    for number, run in enumerate(HISTORIES[name]):
+        own = number == 0 and name in needing_own_spark()
+        model.append(side.play(number, run, tries=MAX_FAILURES if own else 1))
+
+    assert real[name] == model
