@@ -15,13 +15,13 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from kfetch.compiled.code_cache import CodeOrigin
 from kfetch.errors import CorruptBatch, KfetchError, OptionError
 from kfetch.records import batch as batches
 from kfetch.records.arrow import STANDARD_COLUMNS, Columns
@@ -75,17 +75,6 @@ def decoder(name: str) -> Decoder:
     return decode_sections
 
 
-class CodeOrigin(NamedTuple):
-    """Where the decoder's code came from."""
-
-    compiled: bool = False
-    """Whether this process compiled it, which takes seconds."""
-    directory: str = ""
-    """The directory with the compiled code; empty if no directory has it."""
-    named_directory_problem: str = ""
-    """Why the directory that KFETCH_CACHE names can't hold the code; empty if it can."""
-
-
 def load() -> CodeOrigin:
     """Loads the decoder that ``decode`` uses, and returns the origin of its code.
 
@@ -96,22 +85,16 @@ def load() -> CodeOrigin:
     if IMPLEMENTATION != "kernel":
         return CodeOrigin()
     _walker = import_module("kfetch.compiled.walk").walk
-    loops = import_module("kfetch.compiled.native").load()
-    return CodeOrigin(loops.compiled, loops.directory, loops.named_directory_problem)
+    origin: CodeOrigin = import_module("kfetch.compiled.native").load().origin
+    return origin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecoderLoad:
+class DecoderLoad(NamedTuple):
     """How this process loaded the decoder."""
 
-    compiled: bool
-    """Whether this process compiled it; otherwise it came from the cache."""
+    origin: CodeOrigin
     seconds: float
     """The time that loading took."""
-    cache_directory: str
-    """Where compiled code is cached; empty if it can't be cached."""
-    named_directory_problem: str = ""
-    """The directory that KFETCH_CACHE names, and why it can't be used; empty if it can."""
 
 
 _lock = threading.Lock()
@@ -131,35 +114,25 @@ def load_decoder() -> DecoderLoad:
 def _load_decoder() -> DecoderLoad:
     began = time.monotonic()
     origin = load()
-    loaded = DecoderLoad(
-        compiled=origin.compiled,
-        seconds=time.monotonic() - began,
-        cache_directory=origin.directory,
-        named_directory_problem=origin.named_directory_problem,
-    )
-    needs_attention = loaded.compiled or loaded.named_directory_problem
+    loaded = DecoderLoad(origin, time.monotonic() - began)
+    needs_attention = origin.compiled or origin.named_directory_problem
     log.log(logging.WARNING if needs_attention else logging.INFO, "%s", describe(loaded))
     return loaded
 
 
 def describe(load: DecoderLoad) -> str:
     """Returns one sentence for the user: how long loading took, and how to make it faster."""
-    sentence = _describe(load)
-    if load.named_directory_problem:
-        sentence += f"; KFETCH_CACHE can't be used: {load.named_directory_problem}"
-    return sentence
-
-
-def _describe(load: DecoderLoad) -> str:
-    if not load.compiled:
-        return f"the record decoder was ready in {load.seconds:.1f} s, from {load.cache_directory}"
-    advice = (
-        f"it is cached in {load.cache_directory}: keep that directory, or fill it with "
-        "`kfetch warm` when you build an image"
-        if load.cache_directory
-        else "it can't be cached: set KFETCH_CACHE to a directory that only this user can write"
-    )
-    return f"the record decoder was compiled in {load.seconds:.1f} s; {advice}"
+    compiled, directory, problem = load.origin
+    sentence = f"the record decoder was ready in {load.seconds:.1f} s, from {directory}"
+    if compiled:
+        advice = (
+            f"it is cached in {directory}: keep that directory, or fill it with `kfetch warm` when "
+            "you build an image"
+            if directory
+            else "it can't be cached: set KFETCH_CACHE to a directory that only this user can write"
+        )
+        sentence = f"the record decoder was compiled in {load.seconds:.1f} s; {advice}"
+    return f"{sentence}; KFETCH_CACHE can't be used: {problem}" if problem else sentence
 
 
 def extent(data: memoryview, start: int, *, end: int | None = None) -> Extent:

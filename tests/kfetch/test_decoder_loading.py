@@ -11,6 +11,7 @@ import pytest
 
 from kfetch import decoding
 from kfetch.compiled import native
+from kfetch.compiled.code_cache import CodeOrigin
 from kfetch.decoding import DecoderLoad, describe, load_decoder
 
 
@@ -18,25 +19,22 @@ from kfetch.decoding import DecoderLoad, describe, load_decoder
     ("load", "sentence"),
     [
         (
-            DecoderLoad(compiled=False, seconds=0.42, cache_directory="/cache"),
+            DecoderLoad(CodeOrigin(compiled=False, directory="/cache"), 0.42),
             "the record decoder was ready in 0.4 s, from /cache",
         ),
         (
-            DecoderLoad(compiled=True, seconds=5.04, cache_directory="/cache"),
+            DecoderLoad(CodeOrigin(compiled=True, directory="/cache"), 5.04),
             "the record decoder was compiled in 5.0 s; it is cached in /cache: keep that "
             "directory, or fill it with `kfetch warm` when you build an image",
         ),
         (
-            DecoderLoad(compiled=True, seconds=5.04, cache_directory=""),
+            DecoderLoad(CodeOrigin(compiled=True), 5.04),
             "the record decoder was compiled in 5.0 s; it can't be cached: set KFETCH_CACHE to a "
             "directory that only this user can write",
         ),
         (
             DecoderLoad(
-                compiled=False,
-                seconds=0.1,
-                cache_directory="/tmp/code",
-                named_directory_problem="/none/cache (No such file or directory)",
+                CodeOrigin(False, "/tmp/code", "/none/cache (No such file or directory)"), 0.1
             ),
             "the record decoder was ready in 0.1 s, from /tmp/code; KFETCH_CACHE can't be used: "
             "/none/cache (No such file or directory)",
@@ -63,9 +61,9 @@ def test_readers_that_come_together_load_once(
     """The first tasks of an executor start side by side: only one of them compiles. The log says so
     once, as a warning if it had to compile."""
 
-    def compiling() -> decoding.CodeOrigin:
+    def compiling() -> CodeOrigin:
         time.sleep(0.05)
-        return decoding.CodeOrigin(compiled=compiled, directory="/cache")
+        return CodeOrigin(compiled=compiled, directory="/cache")
 
     decoding._load_decoder.cache_clear()
     monkeypatch.setattr(decoding, "load", compiling)
@@ -90,6 +88,6 @@ def test_an_unusable_cache_is_a_warning(
         load = load_decoder()
     decoding._load_decoder.cache_clear()
 
-    assert not load.compiled
+    assert not load.origin.compiled
     assert [logging.WARNING] == [record.levelno for record in caplog.records]
     assert f"KFETCH_CACHE can't be used: {tmp_path}/file/cache (Not a directory)" in caplog.text

@@ -30,25 +30,26 @@ _SUFFIX, _UNFINISHED = ".o", ".new"
 _UNFINISHED_S_MAX = 3600  # a writer takes milliseconds: an older file is of a killed process
 
 
-class CachedCode(NamedTuple):
-    """Machine code, and where it came from."""
+class CodeOrigin(NamedTuple):
+    """Where machine code came from."""
 
-    code: bytes
-    compiled: bool
-    """Whether this process compiled it, because no directory had it."""
-    directory: str
+    compiled: bool = False
+    """Whether this process compiled it, because no directory had it. That takes seconds."""
+    directory: str = ""
     """The directory that has it now; empty if no directory can hold it."""
-    named_directory_problem: str
-    """Why the directory that KFETCH_CACHE names can't hold it; empty if it can."""
+    named_directory_problem: str = ""
+    """The directory that KFETCH_CACHE names, and why it can't hold it; empty if it can."""
 
 
-def read_or_make(name: str, make: Callable[[], bytes], environ: Mapping[str, str]) -> CachedCode:
+def read_or_make(
+    name: str, make: Callable[[], bytes], environ: Mapping[str, str]
+) -> tuple[bytes, CodeOrigin]:
     """Returns the code of that name. If no trusted directory has it, ``make`` makes it."""
     cached = read(name, environ)
     code = cached[0] if cached else make()
     problem = fill_named_directory(name, code, environ)
     directory = cached[1] if cached else write(name, code, environ)
-    return CachedCode(code, cached is None, str(directory or ""), problem)
+    return code, CodeOrigin(cached is None, str(directory or ""), problem)
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:

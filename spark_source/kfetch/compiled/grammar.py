@@ -1,7 +1,7 @@
 """The compiled grammar of a v2 record (kafka.apache.org/documentation/#record): varints, fields.
 
 Every function that runs once for each record is inlined: a call costs as much as a short record.
-They check every length. Only ``checked_varint`` trusts its bytes, because they have passed.
+They check every length.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from kfetch.compiled.layout import (
+from kfetch.compiled.interface import (
     ENDS_EARLY,
     HEADER_COUNT,
     HEADER_KEY_LENGTH,
@@ -53,7 +53,7 @@ def _unzigzagged(raw: Any) -> Any:
 
 
 @njit(forceinline=True)
-def _varint(data: Any, at: int, end: int, bits: int) -> Any:
+def varint(data: Any, at: int, end: int, bits: int) -> Any:
     """Returns the value and the position after it; or a fault and -1."""
     if at < end and data[at] < 0x80:  # nearly always
         return _unzigzagged(np.uint64(data[at])), at + 1
@@ -61,21 +61,6 @@ def _varint(data: Any, at: int, end: int, bits: int) -> Any:
         low = np.uint64(data[at]) & np.uint64(0x7F)
         return _unzigzagged(low | np.uint64(data[at + 1]) << np.uint64(7)), at + 2
     return _long_varint(data, at, end, bits)
-
-
-@njit(forceinline=True)
-def checked_varint(data: Any, at: int) -> Any:
-    """Returns the same without any check, for bytes that have passed ``read_record``."""
-    byte = np.uint64(data[at])
-    at += 1
-    raw = byte & np.uint64(0x7F)
-    shift = np.uint64(7)
-    while byte >= np.uint64(0x80):
-        byte = np.uint64(data[at])
-        at += 1
-        raw |= (byte & np.uint64(0x7F)) << shift
-        shift += np.uint64(7)
-    return _unzigzagged(raw), at
 
 
 @njit(forceinline=True)
@@ -90,20 +75,20 @@ def _measure_headers(data: Any, at: int, end: int) -> Any:
     Returns their number; the bytes of their keys, the bytes of their values and the number of null
     values; and the position after them. Or a fault, zeros and -1.
     """
-    count, at = _varint(data, at, end, 32)
+    count, at = varint(data, at, end, 32)
     if at < 0:
         return _headers_fault(count)
     if count < 0:
         return _headers_fault(HEADER_COUNT)
     key_bytes = value_bytes = nulls = 0
     for _ in range(count):
-        size, at = _varint(data, at, end, 32)
+        size, at = varint(data, at, end, 32)
         if at < 0:
             return _headers_fault(size)
         if size < 0 or size > end - at:
             return _headers_fault(HEADER_KEY_LENGTH)
         key_bytes += size
-        size, at = _varint(data, at + size, end, 32)
+        size, at = varint(data, at + size, end, 32)
         if at < 0:
             return _headers_fault(size)
         if size < -1 or size > end - at:
@@ -128,7 +113,7 @@ def read_record(data: Any, at: int, size: int, last_delta: int) -> Any:  # noqa:
     """
     if at == size:
         return _fault(MISSING)
-    length, at = _varint(data, at, size, 32)
+    length, at = varint(data, at, size, 32)
     if at < 0:
         return _fault(length)
     if length < 0 or length > size - at:
@@ -136,20 +121,20 @@ def read_record(data: Any, at: int, size: int, last_delta: int) -> Any:  # noqa:
     end = at + length
     if length == 0:
         return _fault(ENDS_EARLY)
-    time_delta, at = _varint(data, at + 1, end, 64)
+    time_delta, at = varint(data, at + 1, end, 64)
     if at < 0:
         return _fault(time_delta)
-    offset_delta, at = _varint(data, at, end, 32)
+    offset_delta, at = varint(data, at, end, 32)
     if at < 0:
         return _fault(offset_delta)
     if offset_delta < 0 or offset_delta > last_delta:
         return _fault(OFFSET_DELTA)
-    key, key_at = _varint(data, at, end, 32)
+    key, key_at = varint(data, at, end, 32)
     if key_at < 0:
         return _fault(key)
     if key < -1 or key > end - key_at:
         return _fault(KEY_LENGTH)
-    value, value_at = _varint(data, key_at + max(key, 0), end, 32)
+    value, value_at = varint(data, key_at + max(key, 0), end, 32)
     if value_at < 0:
         return _fault(value)
     if value < -1 or value > end - value_at:

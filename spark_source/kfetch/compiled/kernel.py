@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from kfetch.compiled.header_maps import last_of_each_key
-from kfetch.compiled.layout import (
+from kfetch.compiled.interface import (
     FAULT_RECORD,
     FAULT_SECTION,
     HEADER_KEY_BYTES,
@@ -94,7 +94,7 @@ class _FillPlan(NamedTuple):
     """What the loops do for some columns."""
 
     wanted: int
-    """The bits of ``layout``."""
+    """The bits of ``interface``."""
     owned: tuple[bool, ...]
     """Whether each buffer is needed."""
     targets: tuple[int, ...]

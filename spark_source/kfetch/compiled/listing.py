@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from kfetch.compiled.crc import crc32c
-from kfetch.compiled.layout import (
+from kfetch.compiled.interface import (
     ADDRESS,
     BASE_OFFSET,
     BASE_TIME,
@@ -21,7 +21,6 @@ from kfetch.compiled.layout import (
     CRC,
     END,
     FIRST_AT,
-    IS_LOG_APPEND,
     LAST_AT,
     LAST_DELTA,
     LAST_OFFSET,
@@ -52,10 +51,12 @@ from kfetch.records.format import (
     CONTROL,
     COUNT_AT,
     CRC_AT,
+    CREATE,
     HEADER_BYTES,
     LAST_DELTA_AT,
     LEADER_EPOCH_AT,
     LENGTH_AT,
+    LOG_APPEND,
     LOG_APPEND_TIME,
     MAGIC_AT,
     MAGIC_V2,
@@ -110,7 +111,7 @@ def _write_row(row: Any, data: Any, size: int, start: int, end: int, slice_numbe
     row[RECORD_COUNT], row[BASE_OFFSET] = _int_at(data, COUNT_AT, 4), _int_at(data, 0, 8)
     row[LAST_DELTA] = _int_at(data, LAST_DELTA_AT, 4)
     row[BASE_TIME], row[MAX_TIME] = _int_at(data, BASE_TIME_AT, 8), _int_at(data, MAX_TIME_AT, 8)
-    row[IS_LOG_APPEND] = row[TIMESTAMP_TYPE] = 1 if attributes & LOG_APPEND_TIME else 0
+    row[TIMESTAMP_TYPE] = LOG_APPEND if attributes & LOG_APPEND_TIME else CREATE
     row[START], row[END], row[SLICE_NUMBER], row[ROWS_WRITTEN] = start, end, slice_number, 0
     row[LEADER_EPOCH], row[CRC] = _int_at(data, LEADER_EPOCH_AT, 4), CHECKED
 

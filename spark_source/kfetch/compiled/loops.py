@@ -21,8 +21,8 @@ from numba import njit
 
 from kfetch.compiled.crc import START as CRC_START
 from kfetch.compiled.crc import more as crc_of_more
-from kfetch.compiled.grammar import checked_varint, read_record
-from kfetch.compiled.layout import (
+from kfetch.compiled.grammar import read_record, varint
+from kfetch.compiled.interface import (
     ADDRESS,
     BASE_OFFSET,
     BASE_TIME,
@@ -36,7 +36,6 @@ from kfetch.compiled.layout import (
     HEADER_VALUE_BYTES,
     HEADER_VALUE_NULLS,
     HEADERS,
-    IS_LOG_APPEND,
     KEY_BYTES,
     KEY_DATA,
     KEY_NULLS,
@@ -71,6 +70,7 @@ from kfetch.compiled.pointers import bytes_at, copy, row_of
 from kfetch.records.format import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
+    LOG_APPEND,
     MILLISECONDS_MAX,
 )
 
@@ -112,7 +112,7 @@ def _add_headers(totals: Any, headers: int, sums: Any) -> None:
 def _time(section: Any, delta: int) -> Any:
     """Returns a record's milliseconds, and whether Spark's microseconds can hold them."""
     time = section[MAX_TIME]
-    if not section[IS_LOG_APPEND]:
+    if section[TIMESTAMP_TYPE] != LOG_APPEND:
         base = section[BASE_TIME]
         time = base + delta
         if ((base ^ time) & (delta ^ time)) < 0:  # the sum wrapped
@@ -320,12 +320,12 @@ def fill_headers(
                 list_valid[rows >> 3] = 0
             if at != NO_HEADERS:
                 list_valid[rows >> 3] |= 1 << (rows & 7)
-                count, at = checked_varint(data, at)
+                count, at = varint(data, at, all_bytes, 32)
             for _ in range(count):
-                size, at = checked_varint(data, at)
+                size, at = varint(data, at, all_bytes, 32)
                 _copy_some(key_data, key_at, data, at, size, all_bytes)
                 key_at += size
-                size, at = checked_varint(data, at + size)
+                size, at = varint(data, at + size, all_bytes, 32)
                 if header & 7 == 0:
                     value_valid[header >> 3] = 0
                 if size >= 0:

@@ -11,11 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from kfetch.compiled import code_cache, layout, machine_code
+from kfetch.compiled import code_cache, interface, machine_code
+from kfetch.compiled.code_cache import CodeOrigin
 from kfetch.compiled.machine_code import Loop
 
 _HERE = Path(__file__).parent
-_COMPILED = ("cpu", "crc", "grammar", "layout", "listing", "loops", "machine_code",
+_COMPILED = ("cpu", "crc", "grammar", "interface", "listing", "loops", "machine_code",
              "native", "pointers")  # fmt: skip
 SOURCES = (*(_HERE / f"{name}.py" for name in _COMPILED), _HERE.parent / "records" / "format.py")
 """The files that decide about the machine code."""
@@ -29,24 +30,14 @@ class Loops(NamedTuple):
     fill_rows: Loop
     fill_constants: Loop
     fill_headers: Loop
-    compiled: bool
-    """Whether this process compiled them, because no cached code fits the sources and the CPU."""
-    directory: str
-    """The directory with the cached code; empty if no directory can hold it."""
-    named_directory_problem: str
-    """Why the directory that KFETCH_CACHE names can't hold it; empty if it can."""
+    origin: CodeOrigin
 
 
 @cache
 def load() -> Loops:
     """Returns the functions of ``loops``, loaded once per process."""
-    cached = code_cache.read_or_make(code_name(), _compile, os.environ)
-    return Loops(
-        **machine_code.link(cached.code, layout.PARAMETERS),
-        compiled=cached.compiled,
-        directory=cached.directory,
-        named_directory_problem=cached.named_directory_problem,
-    )
+    code, origin = code_cache.read_or_make(code_name(), _compile, os.environ)
+    return Loops(**machine_code.link(code, interface.PARAMETERS), origin=origin)
 
 
 def cache_directory() -> str:
@@ -62,4 +53,4 @@ def code_name() -> str:
 
 def _compile() -> bytes:
     """Returns the object file of the functions. It imports numba and takes seconds."""
-    return machine_code.object_file("kfetch.compiled.loops", layout.PARAMETERS)
+    return machine_code.object_file("kfetch.compiled.loops", interface.PARAMETERS)

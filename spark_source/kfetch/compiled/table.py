@@ -1,4 +1,4 @@
-"""The kernel's table: a row of numbers for the records of each batch (columns: ``layout``).
+"""The kernel's table: a row of numbers for the records of each batch (columns: ``interface``).
 
 The compiled walk (``listing``) writes the row of a plain batch, without Python's cost. If a slice
 holds any other batch, ``records.sections`` reads the whole slice.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kfetch.compiled import cpu, layout, native
+from kfetch.compiled import cpu, interface, native
 from kfetch.model import TopicPartition
 from kfetch.records.arrow import Array, empty_array
 from kfetch.records.batch import Slice
@@ -46,7 +46,7 @@ class SectionTable(NamedTuple):
     @property
     def topic_bytes_max(self) -> int:
         """Bytes of the longest topic name."""
-        return max(self.slices[layout.TOPIC_NAME_BYTES :: layout.SLICE_WIDTH], default=0)
+        return max(self.slices[interface.TOPIC_NAME_BYTES :: interface.SLICE_WIDTH], default=0)
 
     @property
     def slices_address(self) -> int:
@@ -75,9 +75,9 @@ def _rows(sections: Sequence[Section], slice_numbers: Sequence[int]) -> Array:
         numbers.extend((section.address, len(section.data), header.record_count))
         numbers.extend((header.base_offset, header.last_offset_delta))
         numbers.extend((header.base_timestamp, header.max_timestamp))
-        numbers.extend((section.is_log_append, section.start, section.end, layout.CHECKED))
-        numbers.extend((slice_number, section.timestamp_type, header.leader_epoch, 0))
-    return np.frombuffer(numbers, np.int64).reshape(-1, layout.SECTION_WIDTH)
+        numbers.extend((section.start, section.end, interface.CHECKED, slice_number))
+        numbers.extend((section.timestamp_type, header.leader_epoch, 0))
+    return np.frombuffer(numbers, np.int64).reshape(-1, interface.SECTION_WIDTH)
 
 
 def table_of_slices(slices: Sequence[Slice], *, check_crcs: bool, part: Part) -> SectionTable:
@@ -109,7 +109,7 @@ class _GrowingTable:
         self._check_crcs = check_crcs
         self._row_count = 0
         self._table = _empty_table(size // 4096 + 64)
-        self._cursor = array("q", bytes(8 * layout.CURSOR_WIDTH))
+        self._cursor = array("q", bytes(8 * interface.CURSOR_WIDTH))
 
     @property
     def rows(self) -> Array:
@@ -125,9 +125,9 @@ class _GrowingTable:
         if not slice_.data:
             return True
         data = pa.py_buffer(slice_.data)
-        if self._list(slice_, number, data) != layout.LISTED_ALL:
+        if self._list(slice_, number, data) != interface.LISTED_ALL:
             return False
-        row_count = self._cursor[layout.ROWS_LISTED]
+        row_count = self._cursor[interface.ROWS_LISTED]
         if self._check_crcs and not _FAST_CRCS:
             rows = self._table[self._row_count : row_count]
             if not _large_batches_match(rows, slice_.data, data.address):
@@ -138,16 +138,16 @@ class _GrowingTable:
     def _list(self, slice_: Slice, number: int, data: pa.Buffer) -> int:
         """Writes rows behind those that count already. Returns the result of ``list_batches``."""
         cursor = self._cursor
-        cursor[layout.NEXT_AT], cursor[layout.LAST_OFFSET] = 0, -1
-        cursor[layout.ROWS_LISTED] = self._row_count
+        cursor[interface.NEXT_AT], cursor[interface.LAST_OFFSET] = 0, -1
+        cursor[interface.ROWS_LISTED] = self._row_count
         range_ = data.address, data.size, slice_.start, slice_.end, number, self._check_crcs
         cursor_address = cursor.buffer_info()[0]
         while True:
             table = address_of(self._table), len(self._table)
             result = LOOPS.list_batches(*range_, cursor_address, *table)
-            if result != layout.TABLE_FULL:
+            if result != interface.TABLE_FULL:
                 return result
-            self._grow(cursor[layout.ROWS_LISTED], 2 * len(self._table))
+            self._grow(cursor[interface.ROWS_LISTED], 2 * len(self._table))
 
     def add_rows(self, rows: Array) -> None:
         """Adds the rows of sections."""
@@ -172,15 +172,17 @@ def _large_batches_match(rows: Array, data: memoryview, address: int) -> bool:
     # Imported here: it takes 15 ms of an agent's start, and most CPUs don't need it.
     import crc32c
 
-    large = np.flatnonzero(rows[:, layout.SIZE] > _LARGE_BYTES)
-    for at, size, expected in rows[large][:, [layout.ADDRESS, layout.SIZE, layout.CRC]].tolist():
+    large = np.flatnonzero(rows[:, interface.SIZE] > _LARGE_BYTES)
+    for at, size, expected in rows[large][
+        :, [interface.ADDRESS, interface.SIZE, interface.CRC]
+    ].tolist():
         start = at - address
         if expected != crc32c.crc32c(data[start - _CRC_BYTES_BEFORE : start + size]):
             return False
-    rows[large, layout.CRC] = layout.CHECKED
+    rows[large, interface.CRC] = interface.CHECKED
     return True
 
 
 def _empty_table(capacity: int) -> Array:
-    width = layout.SECTION_WIDTH
+    width = interface.SECTION_WIDTH
     return empty_array(capacity * width, np.int64).reshape(-1, width)

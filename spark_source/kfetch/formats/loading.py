@@ -66,10 +66,10 @@ def _timed(name: str) -> Loop:
 
 def _linked(name: str) -> Loop:
     parameters = format_of(name).parameters
-    cached = code_cache.read_or_make(
+    code, _ = code_cache.read_or_make(
         machine_code.name_of(name, sources(name)),
         lambda: machine_code.object_file(f"{FORMATS[name]}.loops", parameters),
         os.environ,
     )
-    (loop,) = machine_code.link(cached.code, parameters).values()
+    (loop,) = machine_code.link(code, parameters).values()
     return loop

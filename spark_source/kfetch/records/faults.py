@@ -13,7 +13,7 @@ from kfetch.model import TopicPartition
 
 
 class Fault(IntEnum):
-    """``compiled.layout`` repeats the numbers 1 to 13 and that of CRC, and a test compares them.
+    """``compiled.interface`` repeats the numbers 1 to 13 and that of CRC, and a test compares them.
 
     Every fault is damage except TIMESTAMP: Spark's type can't hold that time.
     """

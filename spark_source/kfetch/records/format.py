@@ -27,6 +27,9 @@ CONTROL = 0x20
 LEGACY_CRC_FROM = MAGIC_AT
 LEGACY_LENGTH_MIN = {0: 14, 1: 22}  # the smallest length field, by magic
 
+# Java's TimestampType. Format v0 has none.
+NO_TIMESTAMP_TYPE, CREATE, LOG_APPEND = -1, 0, 1
+
 OFFSET_MAX = 2**63 - 2  # the offset after it must fit into 64 bits too
 NO_TIMESTAMP = -1
 MILLISECONDS_MAX = (2**63 - 1) // 1000  # beyond it Spark's microseconds overflow

@@ -23,7 +23,7 @@ from kfetch.records.arrow import (
 )
 from kfetch.records.cursor import Cursor
 from kfetch.records.faults import Fault, malformed_timestamp
-from kfetch.records.format import MILLISECONDS_MAX
+from kfetch.records.format import LOG_APPEND, MILLISECONDS_MAX
 from kfetch.records.java_text import java_text
 from kfetch.records.memory import UNLIMITED, Memory
 from kfetch.records.sections import Section
@@ -127,9 +127,9 @@ def _record(cursor: Cursor, section: Section) -> _Row | None:
     offset = header.base_offset + offset_delta
     if not section.start <= offset < section.end:
         return None
-    timestamp = (
-        header.max_timestamp if section.is_log_append else header.base_timestamp + timestamp_delta
-    )
+    timestamp = header.base_timestamp + timestamp_delta
+    if section.timestamp_type == LOG_APPEND:
+        timestamp = header.max_timestamp
     if abs(timestamp) > MILLISECONDS_MAX:
         raise malformed_timestamp(section.tp, offset, timestamp)
     return _Row(

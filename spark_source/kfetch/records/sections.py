@@ -34,14 +34,21 @@ from kfetch.records.codecs import (
     address_of,
 )
 from kfetch.records.faults import Fault, failure
-from kfetch.records.format import CODEC, CONTROL, HEADER_BYTES, LOG_APPEND_TIME, TRANSACTIONAL
+from kfetch.records.format import (
+    CODEC,
+    CONTROL,
+    CREATE,
+    HEADER_BYTES,
+    LOG_APPEND,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP_TYPE,
+    TRANSACTIONAL,
+)
 from kfetch.records.memory import Part, PartIsFull
 from kfetch.records.transactions import AbortedTransactions, is_abort_marker
 
 OnCorrupt = Callable[[CorruptBatch], None]
 """Receives the error of every skipped batch."""
-
-NO_TIMESTAMP_TYPE = -1  # Java's TimestampType; 0 is CreateTime, 1 LogAppendTime
 
 
 class Section(NamedTuple):
@@ -51,10 +58,8 @@ class Section(NamedTuple):
     start: int
     end: int
     header: Header
-    is_log_append: bool
-    """Every record has the batch's max timestamp (message.timestamp.type=LogAppendTime)."""
     timestamp_type: int
-    """0 CreateTime, 1 LogAppendTime, -1 none."""
+    """LOG_APPEND: every record has the batch's max timestamp. Else CREATE or NO_TIMESTAMP_TYPE."""
     data: memoryview
     address: int
     """Of ``data``'s first byte, for the kernel."""
@@ -168,17 +173,8 @@ class SectionReader:
         if self._part.is_full_with_structs(header.record_count):
             raise PartIsFull
         data, at = self._records(slice_.tp, batch, slice_.data, address)
-        is_log_append = bool(header.attributes & LOG_APPEND_TIME)
-        return Section(
-            slice_.tp,
-            slice_.start,
-            slice_.end,
-            header,
-            is_log_append,
-            int(is_log_append),
-            data,
-            at,
-        )
+        time_type = LOG_APPEND if header.attributes & LOG_APPEND_TIME else CREATE
+        return Section(slice_.tp, slice_.start, slice_.end, header, time_type, data, at)
 
     def _is_aborted(self, slice_: Slice, batch: Batch, aborted: AbortedTransactions) -> bool:
         """Returns whether the batch belongs to an aborted transaction. A marker ends one."""
@@ -207,7 +203,6 @@ class SectionReader:
     def _open_legacy(self, slice_: Slice, batch: Batch) -> Section:
         header, tp = batch.header, slice_.tp
         data = slice_.data[batch.at : batch.after]
-        is_log_append = bool(header.attributes & LOG_APPEND_TIME) and header.magic == 1
         wrapper = header.base_offset if header.codec else None
         if wrapper is not None:
             packed = legacy.compressed_value(data, tp, header.magic)
@@ -221,16 +216,10 @@ class SectionReader:
             record_count=records.record_count,
             base_timestamp=0,
         )
-        return Section(
-            tp,
-            slice_.start,
-            slice_.end,
-            v2_header,
-            is_log_append,
-            int(is_log_append) if header.magic else NO_TIMESTAMP_TYPE,
-            records.data,
-            address_of(np.frombuffer(records.data, np.uint8)),
-        )
+        time_type = LOG_APPEND if header.attributes & LOG_APPEND_TIME else CREATE
+        time_type = time_type if header.magic else NO_TIMESTAMP_TYPE
+        at = address_of(np.frombuffer(records.data, np.uint8))
+        return Section(tp, slice_.start, slice_.end, v2_header, time_type, records.data, at)
 
     def _decompressed(
         self, tp: TopicPartition, header: Header, packed: memoryview

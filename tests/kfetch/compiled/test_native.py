@@ -13,8 +13,7 @@ import llvmlite.binding as llvm
 import pytest
 
 import kfetch
-from kfetch import decoding
-from kfetch.compiled import code_cache, layout, machine_code, native
+from kfetch.compiled import code_cache, interface, machine_code, native
 from kfetch.errors import KfetchError
 from kfetch.formats import loading
 from kfetch.formats.face import FORMATS
@@ -34,9 +33,9 @@ def test_kept_code_needs_no_numba(tmp_path: Path) -> None:
         env=environ, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
-    expected = decoding.CodeOrigin(compiled=False, directory=f"{tmp_path}/cache/code")
+    expected = code_cache.CodeOrigin(compiled=False, directory=f"{tmp_path}/cache/code")
     assert ("", f"{expected}\n") == (ran.stderr, ran.stdout)
-    assert ours.directory == str(cached[1])
+    assert ours.origin.directory == str(cached[1])
 
 
 @pytest.mark.parametrize("damage", ["none", "missing", "cut", "flipped", "empty", "a link"])
@@ -64,7 +63,7 @@ def test_damaged_code_is_compiled_anew(
     monkeypatch.setattr(native, "_compile", lambda: cached[0])
     loops = native.load.__wrapped__()
 
-    assert (damage != "none", str(directory)) == (loops.compiled, loops.directory)
+    assert (damage != "none", str(directory)) == loops.origin[:2]
     assert data == file.read_bytes()
     assert not file.is_symlink()
 
@@ -88,7 +87,7 @@ def test_name_tells_what_the_code_is_for(monkeypatch: pytest.MonkeyPatch) -> Non
 GOOD = "".join(
     f"define i32 @{name}(ptr %r, ptr %e, {', '.join('i64' if p == 'int64' else 'ptr' for p in ps)})"
     " { ret i32 0 }\n"
-    for name, ps in layout.PARAMETERS.items()
+    for name, ps in interface.PARAMETERS.items()
 )
 
 
@@ -121,7 +120,7 @@ def test_the_cache_key_covers_all_compiled_code(sources: tuple[Path, ...]) -> No
 )
 def test_code_must_stand_alone(text: str, expected: str) -> None:
     """Code that calls Python, or that numba calls otherwise than we do, is refused unseen."""
-    machine_code.check(llvm.parse_assembly(GOOD), layout.PARAMETERS)
+    machine_code.check(llvm.parse_assembly(GOOD), interface.PARAMETERS)
 
     with pytest.raises(KfetchError, match=expected):
-        machine_code.check(llvm.parse_assembly(text), layout.PARAMETERS)
+        machine_code.check(llvm.parse_assembly(text), interface.PARAMETERS)

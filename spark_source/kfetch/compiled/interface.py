@@ -9,8 +9,8 @@ The numbers of Kafka's formats are in ``records.format``.
 # expected one, or CHECKED. SLICE_NUMBER is the section's row in the table of slices. The loops
 # write ROWS_WRITTEN.
 ADDRESS, SIZE, RECORD_COUNT, BASE_OFFSET, LAST_DELTA, BASE_TIME, MAX_TIME = 0, 1, 2, 3, 4, 5, 6
-IS_LOG_APPEND, START, END, CRC, SLICE_NUMBER, TIMESTAMP_TYPE, LEADER_EPOCH = 7, 8, 9, 10, 11, 12, 13
-ROWS_WRITTEN, SECTION_WIDTH = 14, 15
+START, END, CRC, SLICE_NUMBER, TIMESTAMP_TYPE, LEADER_EPOCH, ROWS_WRITTEN = 7, 8, 9, 10, 11, 12, 13
+SECTION_WIDTH = 14
 
 CHECKED = -1
 
