@@ -8,7 +8,7 @@ from pathlib import Path
 
 from integration.brokers import versions
 from kfetch.admin import explanations
-from kfetch.session.values import TOPIC_ID_VERSION
+from kfetch.session.replies import TOPIC_ID_VERSION
 from kfetch.watch.watch import CHECKED_EPOCHS_VERSION
 from kfetch.wire import messages
 from kfetch.wire.fetch import SESSION_VERSION

@@ -11,8 +11,9 @@ from uuid import UUID
 
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.options import FetchOptions
+from kfetch.session.plan import FetchPlan
+from kfetch.session.replies import TOPIC_ID_VERSION, SessionReply
 from kfetch.session.session import FetchSession
-from kfetch.session.values import TOPIC_ID_VERSION, FetchPlan, SessionReply
 from kfetch.wire import fetch
 
 __all__ = ["dump", "table"]

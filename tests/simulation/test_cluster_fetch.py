@@ -9,10 +9,9 @@ import pytest
 
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
 from kfetch.options import FetchOptions
-from kfetch.session.replies import FetchReply
+from kfetch.session.replies import TOPIC_ID_VERSION, FetchReply
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import SessionEvent
-from kfetch.session.values import TOPIC_ID_VERSION
 from kfetch.wire import fetch
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.fetching import Fetch

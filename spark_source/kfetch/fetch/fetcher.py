@@ -21,10 +21,10 @@ from kfetch.fetch.totals import Totals
 from kfetch.model import Broker, FetchPosition, TopicPartition
 from kfetch.options import FetchOptions, NetworkOptions
 from kfetch.session.metadata import INVALID_SESSION_ID
+from kfetch.session.plan import FetchPlan, Outcome
 from kfetch.session.replies import FetchReply, PartitionReply
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import SessionEvent
-from kfetch.session.values import FetchPlan, Outcome
 from kfetch.wire import fetch
 from kfetch.wire.connection import Connection
 from kfetch.wire.frames import Allocate, ReplyBuffer

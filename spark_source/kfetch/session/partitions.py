@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
-from kfetch.session.values import FetchPlan, ReplyKey, SessionUsageError
+from kfetch.session.plan import FetchPlan, SessionUsageError
+from kfetch.session.replies import ReplyKey
 
 Changes = Mapping[TopicPartition, FetchPosition | None]
 """The positions that the caller changes. None removes the partition from the session."""

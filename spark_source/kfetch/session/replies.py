@@ -5,14 +5,35 @@ References: KIP-227 (sessions), KIP-320 (diverging epochs), KIP-951 (new leaders
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
 from kfetch.model import Broker
-from kfetch.session.values import ReplyKey, SessionReply
+
+TOPIC_ID_VERSION = 13  # from this version on, Fetch names topics by id alone (KIP-516)
+
+ReplyKey = tuple[str | UUID, int]
+"""(topic name, partition) up to Fetch v12, (topic id, partition) from v13 on."""
 
 NO_REPLICA = -1
 """Of ``preferred_read_replica``: the leader names no follower (KIP-392)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReply:
+    """The session's part of one Fetch response."""
+
+    error: int = 0
+    """Top-level error code, 0 for none."""
+    session_id: int = 0
+    """The broker's session id, 0 for no session."""
+    throttle_ms: int = 0
+    """How long the broker asks the client to wait before the next request (KIP-219)."""
+    version: int | None = None
+    """Version of the Fetch request; the session compares it with the plan unless it is None."""
+    partitions: Collection[ReplyKey] = ()
+    """Partitions in the response, in order, with or without a partition-level error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,9 @@ from types import MappingProxyType
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.session.metadata import INVALID_SESSION_ID, FetchMetadata
 from kfetch.session.partitions import Changes, SessionPartitions
+from kfetch.session.plan import FetchPlan, Outcome, SessionUsageError
 from kfetch.session.refusals import RefusalBackoff
+from kfetch.session.replies import TOPIC_ID_VERSION, SessionReply
 from kfetch.session.transitions import (
     MOVES,
     RequestKind,
@@ -32,13 +34,6 @@ from kfetch.session.transitions import (
     reply_event,
     request_metadata,
     state_of,
-)
-from kfetch.session.values import (
-    TOPIC_ID_VERSION,
-    FetchPlan,
-    Outcome,
-    SessionReply,
-    SessionUsageError,
 )
 
 

@@ -18,8 +18,8 @@ from kafka.protocol.consumer import FetchRequest
 from kfetch.errors import WireError
 from kfetch.model import Broker
 from kfetch.options import FetchOptions
-from kfetch.session.replies import FetchReply, PartitionReply
-from kfetch.session.values import TOPIC_ID_VERSION, FetchPlan
+from kfetch.session.plan import FetchPlan
+from kfetch.session.replies import TOPIC_ID_VERSION, FetchReply, PartitionReply
 from kfetch.wire.connection import Connection
 from kfetch.wire.reader import Reader
 

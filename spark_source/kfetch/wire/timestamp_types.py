@@ -13,8 +13,8 @@ from kfetch import codes
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.options import FetchOptions
 from kfetch.session.metadata import LEGACY
+from kfetch.session.plan import FetchPlan
 from kfetch.session.transitions import RequestKind
-from kfetch.session.values import FetchPlan
 from kfetch.wire.connection import Connection
 from kfetch.wire.fetch import read_reply, request, version_for
 

@@ -12,12 +12,13 @@ from uuid import UUID
 
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
 from kfetch.session.partitions import reply_key
+from kfetch.session.plan import FetchPlan
+from kfetch.session.replies import ReplyKey, SessionReply
 from kfetch.session.transitions import (
     FETCH_SESSION_ID_NOT_FOUND,
     FETCH_SESSION_TOPIC_ID_ERROR,
     INVALID_FETCH_SESSION_EPOCH,
 )
-from kfetch.session.values import FetchPlan, ReplyKey, SessionReply
 from simulation.cluster.sessions import EVICTION_MS, Cache, Session, next_epoch
 
 __all__ = ["EVICTION_MS", "SHARDS", "Broker", "Data", "Response", "as_held"]

@@ -7,8 +7,9 @@ from uuid import UUID
 
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
 from kfetch.session.partitions import Changes, reply_keys
+from kfetch.session.plan import FetchPlan, Outcome
+from kfetch.session.replies import ReplyKey, SessionReply
 from kfetch.session.session import FetchSession
-from kfetch.session.values import FetchPlan, Outcome, ReplyKey, SessionReply
 
 ID_A, ID_B, ID_NEW = UUID(int=0xA), UUID(int=0xB), UUID(int=0xC)
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from kfetch.model import NO_TOPIC_ID, TopicPartition
+from kfetch.session.plan import FetchPlan
 from kfetch.session.session import FetchSession
-from kfetch.session.values import FetchPlan
 from tests.kfetch.session.broker import EVICTION_MS, SHARDS, Broker, Data, Response
 from tests.kfetch.session.helpers import A0, A1, B0, ID_A, ID_B, at
 

@@ -6,9 +6,9 @@ import pytest
 
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.session.partitions import Changes
+from kfetch.session.replies import SessionReply
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import SessionEvent
-from kfetch.session.values import SessionReply
 from tests.kfetch.session.helpers import A0, A1, B0, at
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from kfetch.model import TopicPartition
 from kfetch.session.metadata import EPOCH_MAX, FetchMetadata, next_epoch
+from kfetch.session.replies import SessionReply
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import SessionEvent, SessionState
-from kfetch.session.values import SessionReply
 from tests.kfetch.session.helpers import (
     A0,
     A1,

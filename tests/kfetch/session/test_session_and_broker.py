@@ -17,9 +17,9 @@ from hypothesis.stateful import (
 
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
 from kfetch.session.metadata import EPOCH_MAX, FetchMetadata
+from kfetch.session.plan import FetchPlan
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import RequestKind, SessionEvent, SessionState
-from kfetch.session.values import FetchPlan
 from tests.examples import examples
 from tests.kfetch.session.broker import SHARDS, Broker, Response, as_held
 

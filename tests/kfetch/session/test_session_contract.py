@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from kfetch.model import FetchPosition, TopicPartition
+from kfetch.session.plan import SessionUsageError
+from kfetch.session.replies import SessionReply
 from kfetch.session.session import FetchSession
-from kfetch.session.values import SessionReply, SessionUsageError
 from tests.kfetch.session.helpers import A0, A1, B0, ID_A, ID_NEW, at, exchange, good, opened
 
 

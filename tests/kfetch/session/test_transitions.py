@@ -10,6 +10,8 @@ from itertools import product
 import pytest
 
 from kfetch.session import transitions
+from kfetch.session.plan import FetchPlan
+from kfetch.session.replies import SessionReply
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import (
     MOVES,
@@ -19,7 +21,6 @@ from kfetch.session.transitions import (
     can_close,
     reply_event,
 )
-from kfetch.session.values import FetchPlan, SessionReply
 from tests.kfetch.session.helpers import A0, ID_A, at, exchange, good, opened, pair, where
 from tools.session_moves import arrows, edges, requests_of, table
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchResponse
 
 from kfetch.errors import WireError
-from kfetch.session.values import SessionReply
+from kfetch.session.replies import SessionReply
 from kfetch.wire import fetch
 from tests.examples import examples
 

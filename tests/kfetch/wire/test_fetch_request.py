@@ -9,8 +9,9 @@ import pytest
 
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.options import FetchOptions
+from kfetch.session.plan import FetchPlan
+from kfetch.session.replies import SessionReply
 from kfetch.session.session import FetchSession
-from kfetch.session.values import FetchPlan, SessionReply
 from kfetch.wire import fetch
 from tests.kfetch.wire.scripted import decode_request
 

@@ -1,23 +1,19 @@
-"""The inputs and outputs of a fetch session: plain frozen values.
+"""The plan of one request of a fetch session, and its outcome: plain frozen values.
 
-The wire layer turns a ``FetchPlan`` into a Fetch request and a Fetch response into a
-``SessionReply``. The session answers with an ``Outcome``.
+The wire layer turns a ``FetchPlan`` into a Fetch request. ``replies`` has the answer to it, and the
+session makes an ``Outcome`` of both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.session.metadata import FetchMetadata
+from kfetch.session.replies import ReplyKey
 from kfetch.session.transitions import RequestKind, SessionEvent
-
-TOPIC_ID_VERSION = 13  # from this version on, Fetch names topics by id alone (KIP-516)
-
-ReplyKey = tuple[str | UUID, int]
-"""(topic name, partition) up to Fetch v12, (topic id, partition) from v13 on."""
 
 
 class SessionUsageError(RuntimeError):
@@ -55,22 +51,6 @@ class FetchPlan:
     def full(self) -> bool:
         """Whether ``send`` names every partition of the caller."""
         return self.metadata.is_full
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionReply:
-    """The session's part of one Fetch response."""
-
-    error: int = 0
-    """Top-level error code, 0 for none."""
-    session_id: int = 0
-    """The broker's session id, 0 for no session."""
-    throttle_ms: int = 0
-    """How long the broker asks the client to wait before the next request (KIP-219)."""
-    version: int | None = None
-    """Version of the Fetch request; the session compares it with the plan unless it is None."""
-    partitions: Collection[ReplyKey] = ()
-    """Partitions in the response, in order, with or without a partition-level error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
