@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from struct import Struct, error
 
+import cramjam
+
 XERIAL_MAGIC = b"\x82SNAPPY\x00"  # org.xerial.snappy.SnappyCodec
 XERIAL_HEADER_BYTES = 16  # magic, then version and compatible version, which kfetch ignores
 
@@ -32,7 +34,12 @@ def size_bound(codec: int, data: memoryview) -> int | None:
     blocks = _BLOCKS.get(codec)
     try:
         return sum(size for _, size in blocks(data)) if blocks else None
-    except (IndexError, ValueError, error):  # a damaged frame: the codec names the fault
+    except (
+        IndexError,
+        ValueError,
+        error,
+        cramjam.DecompressionError,
+    ):  # a damaged frame: the codec names the fault
         return None
 
 
@@ -43,26 +50,16 @@ def gzip_claim(data: memoryview) -> int:
 
 def _snappy_blocks(data: memoryview) -> Iterator[_Block]:
     if data[:8] != XERIAL_MAGIC:
-        yield len(data), _varint(data)
+        yield len(data), cramjam.snappy.decompress_raw_len(data)
         return
     at = XERIAL_HEADER_BYTES
     while at < len(data):
         if data[at : at + 8] == XERIAL_MAGIC:
             at += XERIAL_HEADER_BYTES
             continue
-        size = _varint(data[at + 4 : at + 9])
+        size = cramjam.snappy.decompress_raw_len(data[at + 4 : at + 9])
         at += 4 + int.from_bytes(data[at : at + 4], "big")
         yield at, size
-
-
-def _varint(data: memoryview) -> int:
-    """Returns the number at the start: seven bits in each byte, the lowest first."""
-    number = 0
-    for i in range(5):
-        number |= (data[i] & 0x7F) << 7 * i
-        if data[i] < 0x80:
-            return number
-    raise ValueError("a varint of more than five bytes")
 
 
 def _lz4_blocks(data: memoryview) -> Iterator[_Block]:

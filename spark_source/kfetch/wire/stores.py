@@ -49,7 +49,7 @@ def read_keystore(store: Store) -> Content:
     name = PREFIX + ("keystore.key" if store.pem else "keystore.location")
     content = _read(store, "keystore", name)
     if not content.key:
-        raise _error(store, name, "has no private key")
+        raise unusable(store, name, "has no private key")
     return content
 
 
@@ -62,7 +62,7 @@ def _read(store: Store, kind: str, name: str) -> Content:
             raise _jks(store, name)
         content = _of_pkcs12(data, store, kind) if _PKCS12.match(data) else _of_text(data)
     if not content.certificates:
-        raise _error(store, name, "has no certificate", "Give it as PEM or PKCS12")
+        raise unusable(store, name, "has no certificate", "Give it as PEM or PKCS12")
     return content
 
 
@@ -74,7 +74,7 @@ def _file(store: Store, name: str) -> bytes:
         reason = getattr(cause, "strerror", None) or cause
         what = f"can't be read on {socket.gethostname()}: {reason}"
         action = "The driver and each executor need the file at this path"
-        raise _error(store, name, what, action) from None
+        raise unusable(store, name, what, action) from None
 
 
 def _of_text(data: bytes) -> Content:
@@ -126,7 +126,7 @@ def _parsed_pkcs12(data: bytes, store: Store, kind: str) -> PKCS12KeyAndCertific
     except ImportError:
         what = "is a PKCS12 file, and the library that reads it is missing"
         action = "pip install 'kfetch[pkcs12]', or convert the file to PEM"
-        raise _error(store, name, what, action) from None
+        raise unusable(store, name, what, action) from None
     password = store.password.reveal().encode() if store.password else None
     try:
         return load_pkcs12(data, password)
@@ -137,7 +137,7 @@ def _parsed_pkcs12(data: bytes, store: Store, kind: str) -> PKCS12KeyAndCertific
             what, action = f"needs {option}", f"set {option}"
         elif "password" not in str(cause):
             what, action = f"can't be read as PKCS12: {cause}", ""
-        raise _error(store, name, what, action) from None
+        raise unusable(store, name, what, action) from None
 
 
 def _jks(store: Store, name: str) -> OptionError:
@@ -147,9 +147,10 @@ def _jks(store: Store, name: str) -> OptionError:
         f"convert it with keytool -importkeystore -srckeystore {source} -destkeystore {quoted} "
         f"-deststoretype PKCS12, and set {name}={target}"
     )
-    return _error(store, name, "has Java's old format JKS, which kfetch does not read", action)
+    return unusable(store, name, "has Java's old format JKS, which kfetch does not read", action)
 
 
-def _error(store: Store, name: str, what: str, action: str = "") -> OptionError:
+def unusable(store: Store, name: str, what: str, action: str = "") -> OptionError:
+    """Returns the error for a store that can't be used. ``name``: the option that names it."""
     subject = f"option {name}: {store.location}" if store.location else f"option {name}"
     return OptionError(f"{subject} {what}", action=action, option=name, path=store.location)

@@ -22,7 +22,7 @@ from kfetch.options.secret import Secret
 from kfetch.options.tls import PREFIX, Store, TlsOptions
 from kfetch.wire import diagnosis, tls_errors
 from kfetch.wire.diagnosis import Verdict
-from kfetch.wire.stores import read_keystore, read_truststore
+from kfetch.wire.stores import read_keystore, read_truststore, unusable
 
 log = logging.getLogger(__name__)
 
@@ -238,7 +238,7 @@ def _load_truststore(context: ssl.SSLContext, store: Store) -> None:
         context.load_verify_locations(cadata=certificates)
     except ssl.SSLError as cause:
         name = PREFIX + ("truststore.location" if store.location else "truststore.certificates")
-        raise _unusable(name, store, f"is damaged: {tls_errors.words(cause)}") from None
+        raise unusable(store, name, f"is damaged: {tls_errors.words(cause)}") from None
 
 
 def _load_keystore(context: ssl.SSLContext, store: Store, password: Secret | None) -> None:
@@ -248,7 +248,7 @@ def _load_keystore(context: ssl.SSLContext, store: Store, password: Secret | Non
         try:
             context.load_cert_chain(path, password=_KeyPassword(password, name, store))
         except OSError as cause:
-            raise _unusable(name, store, _key_problem(cause, content.key, password)) from None
+            raise unusable(store, name, _key_problem(cause, content.key, password)) from None
 
 
 class _KeyPassword:
@@ -259,9 +259,8 @@ class _KeyPassword:
 
     def __call__(self) -> str:
         if self._password is None:
-            raise _unusable(
-                self._name, self._store, f"has an encrypted key: set {PREFIX}key.password"
-            )
+            what = f"has an encrypted key: set {PREFIX}key.password"
+            raise unusable(self._store, self._name, what)
         return self._password.reveal()
 
 
@@ -271,11 +270,6 @@ def _key_problem(cause: OSError, key: str, password: Secret | None) -> str:
     if password is not None and "ENCRYPTED" in key:
         return f"has a key that can't be decrypted with {PREFIX}key.password"
     return f"is damaged: {tls_errors.words(cause)}"
-
-
-def _unusable(name: str, store: Store, what: str) -> OptionError:
-    subject = f"option {name}: {store.location}" if store.location else f"option {name}"
-    return OptionError(f"{subject} {what}", option=name, path=store.location)
 
 
 @contextmanager
