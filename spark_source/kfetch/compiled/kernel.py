@@ -9,7 +9,7 @@ sentence.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from operator import mul
 from typing import Any, NamedTuple
@@ -223,26 +223,19 @@ def _sizes_of_buffers(
 
 def _columns(buffers: ColumnBuffers, counts: list[int], columns: Columns) -> dict[str, Any]:
     """Returns the wanted ones of the columns that ``fill_rows`` writes."""
-    rows, plan = counts[ROWS], _plan(columns)
-    sizes = _sizes_of_buffers(plan, rows, counts[KEY_BYTES], counts[VALUE_BYTES])
-    written, wanted = buffers.written(*sizes), plan.wanted
-    key, value = written[:3], written[3:6]
-    key_nulls, value_nulls = counts[KEY_NULLS], counts[VALUE_NULLS]
-    arrays: dict[str, Any] = {}
-    if wanted & KEY_DATA:
-        arrays["key"] = _binary(_type_of("key", columns), rows, key, key_nulls)
-    if wanted & VALUE_DATA:
-        arrays["value"] = _binary(_type_of("value", columns), rows, value, value_nulls)
-    if wanted & OFFSETS:
-        arrays["offset"] = arrow.column(pa.int64(), rows, None, written[6])
-    if wanted & TIMES:
-        arrays["timestamp"] = arrow.column(TIMESTAMP, rows, None, written[7])
-    names = delivered(columns)
-    if "serializedKeySize" in names:
-        arrays["serializedKeySize"] = _sizes(rows, key, key_nulls)
-    if "serializedValueSize" in names:
-        arrays["serializedValueSize"] = _sizes(rows, value, value_nulls)
-    return arrays
+    rows, key_nulls, value_nulls = counts[ROWS], counts[KEY_NULLS], counts[VALUE_NULLS]
+    sizes = _sizes_of_buffers(_plan(columns), rows, counts[KEY_BYTES], counts[VALUE_BYTES])
+    written = buffers.written(*sizes)
+    key, value, offsets, times = written[:3], written[3:6], written[6], written[7]
+    made: dict[str, Callable[[], Any]] = {
+        "key": lambda: _binary(_type_of("key", columns), rows, key, key_nulls),
+        "value": lambda: _binary(_type_of("value", columns), rows, value, value_nulls),
+        "offset": lambda: arrow.column(pa.int64(), rows, None, offsets),
+        "timestamp": lambda: arrow.column(TIMESTAMP, rows, None, times),
+        "serializedKeySize": lambda: _sizes(rows, key, key_nulls),
+        "serializedValueSize": lambda: _sizes(rows, value, value_nulls),
+    }
+    return {name: made[name]() for name in delivered(columns) if name in made}
 
 
 def _type_of(name: str, columns: Columns) -> pa.DataType:
@@ -280,10 +273,9 @@ def _constants(table: SectionTable, counts: list[int], wanted: int) -> dict[str,
     arrays: dict[str, Any] = {}
     if wanted & TOPICS:
         arrays["topic"] = arrow.column(pa.string(), rows, None, ends, data)
-    if wanted & PARTITIONS:
-        arrays["partition"] = arrow.column(pa.int32(), rows, None, partitions)
-    if wanted & TIMESTAMP_TYPES:
-        arrays["timestampType"] = arrow.column(pa.int32(), rows, None, timestamp_types)
+    for name, numbers in (("partition", partitions), ("timestampType", timestamp_types)):
+        if wanted & _BITS[name]:
+            arrays[name] = arrow.column(pa.int32(), rows, None, numbers)
     return arrays
 
 
