@@ -303,6 +303,10 @@ class ConnectionLost(KfetchError):
 
     condition = "CONNECTION_LOST"
 
+    def __init__(self, what: str, /, *, action: str = "", **where: Any) -> None:
+        """Make the error. Without a ``cause`` in ``where``, the cause is ``what`` itself."""
+        super().__init__(what, action=action, **{"cause": what, **where})
+
 
 class WrongListener(ConnectionLost):
     """The listener at the address does not fit the options, or is no Kafka broker's.

@@ -173,14 +173,9 @@ def wrong_listener(verdict: Verdict, host: str, port: int) -> WrongListener:
     """Returns the error for an address: what listens there, and which option to set."""
     what, action = _EXPLANATIONS[verdict.listener]
     names = f" ({', '.join(verdict.mechanisms)})" if verdict.mechanisms else ""
-    sentence = f"{host}:{port} {what.format(mechanisms=names)}"
-    return WrongListener(
-        sentence,
-        action=action,
-        peer=f"{host}:{port}",
-        cause=sentence,
-        listener=verdict.listener.value,
-    )
+    peer, listener = f"{host}:{port}", verdict.listener.value
+    sentence = f"{peer} {what.format(mechanisms=names)}"
+    return WrongListener(sentence, action=action, peer=peer, listener=listener)
 
 
 def silent(host: str, port: int, waited_s: float) -> ConnectionLost:
@@ -193,4 +188,4 @@ def silent(host: str, port: int, waited_s: float) -> ConnectionLost:
         "A broker that is starting or overloaded does that. If it goes on, check that "
         "kafka.bootstrap.servers names a Kafka broker's listener"
     )
-    return ConnectionLost(what, action=action, peer=f"{host}:{port}", cause=what)
+    return ConnectionLost(what, action=action, peer=f"{host}:{port}")

@@ -8,6 +8,7 @@ It returns partition-level errors as codes, because only the caller knows what t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
@@ -58,10 +59,7 @@ def metadata(connection: Connection, topics: Iterable[str] | None, deadline: flo
     Raises BrokerError if the broker answers for all or for a topic with any other error.
     """
     version = connection.version(MetadataRequest, lowest=4)
-    names = None if topics is None else [_metadata_topic(name, version) for name in topics]
-    reply = connection.call(
-        MetadataRequest[version](topics=names, allow_auto_topic_creation=False), deadline
-    )
+    reply = connection.call(_metadata_request(version, topics), deadline)
     if version >= _ERROR_IN_METADATA and reply.error_code != codes.NONE:
         raise codes.error(reply.error_code, "asking for metadata", api=Api.METADATA)
     brokers = {
@@ -77,8 +75,7 @@ def metadata(connection: Connection, topics: Iterable[str] | None, deadline: flo
 def cluster_id(connection: Connection, deadline: float) -> str:
     """Returns the id of the broker's cluster; empty if it has none."""
     version = connection.version(MetadataRequest, lowest=4)
-    request = MetadataRequest[version](topics=[], allow_auto_topic_creation=False)
-    return connection.call(request, deadline).cluster_id or ""
+    return connection.call(_metadata_request(version, []), deadline).cluster_id or ""
 
 
 def unreadable_topics(
@@ -91,11 +88,7 @@ def unreadable_topics(
     if not topics or not connection.speaks(MetadataRequest, _OPERATIONS_IN_METADATA):
         return []
     version = connection.version(MetadataRequest, lowest=_OPERATIONS_IN_METADATA)
-    request = MetadataRequest[version](
-        topics=[_metadata_topic(name, version) for name in topics],
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=True,
-    )
+    request = _metadata_request(version, topics, include_topic_authorized_operations=True)
     reply = connection.call(request, deadline)
     return [
         codes.unreadable(entry.name, connection.user)
@@ -128,8 +121,11 @@ def may_have_changed(connection: Connection, topic: Topic, deadline: float) -> b
     return topics != [(codes.NONE, topic.topic_id, 0)]
 
 
-def _metadata_topic(name: str, version: int) -> Any:
-    return MetadataRequest.MetadataRequestTopic(version=version, name=name, topic_id=NO_TOPIC_ID)
+def _metadata_request(version: int, topics: Iterable[str] | None, **fields: bool) -> Any:
+    """Returns the request about these topics; None: about all."""
+    topic = partial(MetadataRequest.MetadataRequestTopic, version=version, topic_id=NO_TOPIC_ID)
+    names = None if topics is None else [topic(name=name) for name in topics]
+    return MetadataRequest[version](topics=names, allow_auto_topic_creation=False, **fields)
 
 
 def _exists(entry: Any, user: str) -> bool:

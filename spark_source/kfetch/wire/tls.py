@@ -181,7 +181,7 @@ class _Handshake:
                 "Python can't select the suites of TLS 1.3. Add this suite, or set "
                 f"{PREFIX}enabled.protocols=TLSv1.2"
             )
-            raise TlsFailed(what, action=action, peer=peer, cause=what, problem="no common cipher")
+            raise TlsFailed(what, action=action, peer=peer, problem="no common cipher")
 
 
 def _lost(address: tuple[str, int], cause: str) -> ConnectionLost:

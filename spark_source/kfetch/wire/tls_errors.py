@@ -56,8 +56,7 @@ def explain(cause: OSError, host: str, port: int, options: TlsOptions) -> TlsFai
         return None
     problem, what, action = found
     peer = f"{host}:{port}"
-    sentence = f"{peer} {what}"
-    return TlsFailed(sentence, action=action, peer=peer, cause=sentence, problem=problem)
+    return TlsFailed(f"{peer} {what}", action=action, peer=peer, problem=problem)
 
 
 def words(cause: OSError) -> str:

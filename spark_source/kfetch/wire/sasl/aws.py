@@ -150,8 +150,8 @@ class AwsKeySource:
         action = "Set them in the environment, in a profile or in the machine's role"
         if not self._has_had_keys:
             return _final("AWS has no credentials here", action)
-        sentence = "AWS has no credentials here now, but it had some before"
-        return TokenUnavailable(sentence, action=action, cause=sentence)
+        what = "AWS has no credentials here now, but it had some before"
+        return TokenUnavailable(what, action=action)
 
 
 @lru_cache(maxsize=100)
@@ -202,4 +202,4 @@ def _failure(cause: Exception) -> AuthenticationFailed | TokenUnavailable:
     refused = 400 <= status < 500 and "Throttl" not in code and status != 429
     if refused or name in _FINAL:
         return _final(sentence, action)
-    return TokenUnavailable(sentence, action=action, cause=sentence)
+    return TokenUnavailable(sentence, action=action)

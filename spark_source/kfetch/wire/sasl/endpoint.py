@@ -147,8 +147,7 @@ def _refusal(
 
 
 def _unavailable(source: ClientCredentials, what: str) -> TokenUnavailable:
-    sentence = f"the token endpoint {shown_url(source.url)} {what}"
-    return TokenUnavailable(sentence, cause=sentence)
+    return TokenUnavailable(f"the token endpoint {shown_url(source.url)} {what}")
 
 
 def _json(body: bytes) -> dict[str, Any]:

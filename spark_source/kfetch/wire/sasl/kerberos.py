@@ -50,7 +50,7 @@ def _no_ticket(cause: Any, service: str) -> AuthenticationFailed | TokenUnavaila
     text = " ".join(str(getattr(cause, "gen_message", lambda: cause)()).split())[:300]
     sentence = f"Kerberos can't log in at {service}: {text}"
     if getattr(cause, "min_code", 0) in _KDC_SILENT:
-        return TokenUnavailable(sentence, cause=sentence)
+        return TokenUnavailable(sentence)
     return AuthenticationFailed(
         sentence,
         action="Check the keytab or the ticket cache, the principal and krb5.conf",

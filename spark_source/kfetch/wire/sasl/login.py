@@ -161,7 +161,7 @@ class Login:
         ):
             raise self._refused(connection, f"{codes.name(code)}: {text}", code)
         sentence = f"{connection.peer} can't log in a user now: {codes.name(code)}: {text}"
-        raise ConnectionLost(sentence, peer=connection.peer, cause=sentence)
+        raise ConnectionLost(sentence, peer=connection.peer)
 
     def _refused(self, connection: Caller, reason: str, code: int | None = None) -> KfetchError:
         sentence = (

@@ -182,5 +182,4 @@ def _outcome(pending: Future[V], timeout_s: float, what: str) -> V:
     except TimeoutError as cause:
         if pending.done():  # the call itself raised it
             raise
-        sentence = f"{what} did not come within the deadline"
-        raise TokenUnavailable(sentence, cause=sentence) from cause
+        raise TokenUnavailable(f"{what} did not come within the deadline") from cause

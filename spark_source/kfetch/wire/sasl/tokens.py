@@ -70,11 +70,10 @@ def _from_file(source: TokenFile) -> str:
         with Path(source.path).open("rb") as file:
             text = file.read(_FILE_BYTES_MAX).decode("ascii", "replace").strip()
     except OSError as cause:
-        sentence = f"the token file {source.path} can't be read: {cause.strerror}"
-        raise TokenUnavailable(sentence, cause=sentence, file=source.path) from None
+        what = f"the token file {source.path} can't be read: {cause.strerror}"
+        raise TokenUnavailable(what, file=source.path) from None
     if not jwt.is_token(text):
-        sentence = f"the token file {source.path} holds no token"
-        raise TokenUnavailable(sentence, cause=sentence, file=source.path)
+        raise TokenUnavailable(f"the token file {source.path} holds no token", file=source.path)
     return text
 
 
@@ -85,8 +84,8 @@ def _from_function(source: TokenProvider) -> Fetched[Secret]:
         result = function()
     except Exception as cause:
         # The text of a foreign error may hold a secret.
-        sentence = f"the token provider {name} raised {type(cause).__name__}{_line(cause)}"
-        raise TokenUnavailable(sentence, cause=sentence) from None
+        what = f"the token provider {name} raised {type(cause).__name__}{_line(cause)}"
+        raise TokenUnavailable(what) from None
     text, expires_at = _result(result, name, began)
     return _fetched(text, expires_at, began)
 
@@ -135,8 +134,7 @@ def _result(result: object, name: str, now: float) -> tuple[str, float]:
             raise _bad_result(name, "no expiry: seconds of Unix time, or a datetime")
         expires_at = now + _UNKNOWN_LIFETIME_S
     if expires_at <= now:
-        sentence = f"the token provider {name} returned an expired token"
-        raise TokenUnavailable(sentence, cause=sentence)
+        raise TokenUnavailable(f"the token provider {name} returned an expired token")
     return text, expires_at
 
 
