@@ -2,7 +2,7 @@
 
 ``login`` talks to the broker, and chooses the exchange of the mechanism. Exchanges are generators
 without I/O: they yield bytes for the broker, and get its bytes. They are in ``mechanisms``,
-``scram``, ``aws`` and ``kerberos``. ``tokens``, ``endpoint``, ``aws`` and
+``aws`` and ``kerberos``. ``tokens``, ``endpoint``, ``aws`` and
 ``kerberos`` ask other services, each up to a deadline. ``shared`` keeps what they return.
 
 A new mechanism also has its settings in ``kfetch.options.sasl``.

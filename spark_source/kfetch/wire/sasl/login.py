@@ -21,8 +21,7 @@ from kfetch.options.oauth import OauthLogin
 from kfetch.options.sasl import AwsLogin, KerberosLogin, SaslOptions
 from kfetch.reactions import Api, Reaction, reaction
 from kfetch.wire.diagnosis import Listener, Verdict, wrong_listener
-from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed, oauthbearer, plain
-from kfetch.wire.sasl.scram import scram
+from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed, oauthbearer, plain, scram
 
 _ROUNDS_MAX = 20
 """No mechanism needs more than five. GSSAPI's number is the broker's choice."""

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kfetch.options.sasl import PasswordLogin
 from kfetch.options.secret import Secret
-from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed
-from kfetch.wire.sasl.scram import scram
+from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed, scram
 from tests.kfetch.wire.sasl.broker_side import Refused, scram_server
 
 PENCIL = PasswordLogin(user="user", password=Secret("pencil"))
