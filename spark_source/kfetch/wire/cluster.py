@@ -240,18 +240,16 @@ class Cluster:
         deadline: float | None,
         oldest_epochs: LeaderEpochs,
     ) -> dict[TopicPartition, A | None]:
-        return self.retries.in_rounds(
-            lambda now: self._answers_of_leaders(action, request, arguments, now, oldest_epochs),
-            deadline,
-        )
+        question = partial(self._answers_of_leaders, action, request, arguments, oldest_epochs)
+        return self.retries.in_rounds(question, deadline)
 
     def _answers_of_leaders(
         self,
         action: str,
         request: LeaderRequest[A],
         arguments: Mapping[TopicPartition, int],
-        now: Round,
         oldest_epochs: LeaderEpochs,
+        now: Round,
     ) -> dict[TopicPartition, A | None]:
         """Returns each leader's answer for its partitions. Retries the partitions that moved.
 

@@ -162,7 +162,7 @@ def test_code_and_sockets_in_every_order(
     for command in order:
         if command == "process":
             home.files_of(ProcessIdentity(pid=7, started=1))
-        compiled.append(native.load.__wrapped__().compiled)
+        compiled.append(native.load.__wrapped__().origin.compiled)
 
     assert [True, False, False] == compiled
 
