@@ -9,9 +9,9 @@ The loops of JSON accept only documents whose meaning is certain. ``json.referen
 all others, on the tokens of ``json.tokens``. For Avro, ``avro.program`` resolves writer to reader
 into instructions, which the loops execute.
 
-``face`` is what other packages see. ``options`` reads the options of all formats, ``files`` reads
-files of types, and ``reader_schemas`` asks the registry for the reader's schema. ``loading`` loads
-the compiled loops. ``typed_values`` decodes the keys and values of a batch. ``dead_letters`` has
+``face`` is what other packages see, and reads files of types. ``options`` reads the options of all
+formats, and ``reader_schemas`` asks the registry for the reader's schema. ``loading`` loads the
+compiled loops. ``typed_values`` decodes the keys and values of a batch. ``dead_letters`` has
 the records that can't be decoded, and ``places`` finds their offsets. ``drift`` looks for fields
 that the schema lacks.
 """

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kfetch.errors import OptionError
 from kfetch.formats.columns.types import Kind, ValueType
-from kfetch.formats.files import read_types
 from kfetch.formats.format import FORMATS, format_of
 from kfetch.options import SourceOptions
 from kfetch.options.formats import TypedColumn
@@ -28,6 +29,9 @@ __all__ = [
     "value_type",
     "with_types",
 ]
+
+FILE_BYTES_MAX = 8 << 20
+"""Bytes of a file. Each task sends two of them at most, in a message to its agent."""
 
 
 def value_type(column: TypedColumn) -> ValueType:
@@ -48,7 +52,7 @@ def with_types(
     ``fits``: as in ``with_reader_schemas``, which tells what the errors are.
     """
     columns = (
-        format_of(typed.format).with_files(typed, read_types) for typed in options.typed_columns
+        format_of(typed.format).with_files(typed, _read_types) for typed in options.typed_columns
     )
     options = replace(options, typed_columns=tuple(columns))
     if all(typed.registry is None for typed in options.typed_columns):
@@ -56,6 +60,26 @@ def with_types(
     from kfetch.formats.reader_schemas import with_reader_schemas  # HTTP and TLS
 
     return with_reader_schemas(options, fits)
+
+
+def _read_types(path: str, option: str) -> bytes:
+    """Returns the bytes of a file of types, which an option names. Raises OptionError."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as problem:
+        raise OptionError(
+            f"the file of option {option} can't be read on the driver: {path}: {problem.strerror}",
+            action="set it to a file that `protoc --descriptor_set_out` wrote",
+            option=option,
+        ) from None
+    if len(data) > FILE_BYTES_MAX:
+        raise OptionError(
+            f"the file of option {option} has more than {FILE_BYTES_MAX >> 20} MiB: {path}",
+            action="write one with only the files that the message needs",
+            option=option,
+        )
+    return data
 
 
 def typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -40,16 +39,25 @@ _REASONS = {
     ops.TOO_MANY: f"it has more than {ops.EMPTY_MAX} elements without bytes",
 }
 
+_LIST_OPS = (ops.LIST, ops.NEXT, ops.SKIP_LIST, ops.SKIP_NEXT)
+
 
 class Programs:
     """The programs of some writers in one table. It never changes."""
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self._programs = programs
-        sizes = [len(program.rows) for program in programs]
-        self.starts: list[int] = [0, *accumulate(sizes[:-1])]
+        tables, start = [], 0
+        self.starts: list[int] = []
         """The first row of each program."""
-        self.rows = np.concatenate([program.rows for program in programs])
+        for program in programs:
+            rows = program.rows.copy()
+            rows[rows[:, ops.OP] == ops.JUMP, ops.A] += start
+            rows[np.isin(rows[:, ops.OP], _LIST_OPS), ops.B] += start
+            tables.append(rows)
+            self.starts.append(start)
+            start += len(rows)
+        self.rows = np.concatenate(tables)
 
     def problem(self, state: array[int]) -> Problem:
         """Returns what the state of the loops says about the last corrupt record."""

@@ -24,21 +24,24 @@ OP, NODE, A, B, C, WIDTH = range(6)
     FLOAT4,
     DOUBLE8,
     CONVERT,  # to FLOAT or DOUBLE; A: INT_FROM, LONG_FROM or FLOAT_FROM; B: 1 by way of float
-    TEXT,  # string, bytes or fixed; A: its bytes, or -1 for bytes with a length
-    DECIMAL,  # A: as of TEXT; B, C: upper and lower half of 10**precision
+    TEXT,  # string or bytes
+    KEY,  # of a map: text that has no bits for nulls
+    FIXED,  # A: bytes
+    DECIMAL,  # A: bytes, or -1 for bytes with a length; B, C: upper and lower half of 10**precision
     ENUM,  # A: symbols; B: address of pairs (address, size); a size below 0 is no symbol
     UNION,  # A: branches, whose rows follow: their column A is the target
-    JUMP,  # A: target, as a row of the program
+    JUMP,  # A: target
     LIST,  # array or map; A: first child; B: row behind it; C: least bytes of an element
     NEXT,  # A: first child; B: row of the element; C: least bytes of an element
     DEFAULT,  # read from other memory until RESTORE; A: address; B: bytes
     RESTORE,
     SKIP_INT,
     SKIP_LONG,
-    SKIP_TEXT,  # A: as of TEXT
+    SKIP_BYTES,  # A: bytes
+    SKIP_TEXT,
     SKIP_LIST,  # B: row behind it; C: least bytes of an element
     SKIP_NEXT,  # B: row of the element; C: least bytes of an element
-) = range(27)
+) = range(30)
 
 INT_FROM, LONG_FROM, FLOAT_FROM = range(3)
 

@@ -17,6 +17,8 @@ from kfetch.formats.avro.value_loops import (
     bits32,
     bits64,
     block,
+    close_list,
+    complete,
     convert,
     has_room,
     int_at,
@@ -45,7 +47,7 @@ from kfetch.formats.columns.node_table import (
     SLACK,
     STUCK_NODE,
 )
-from kfetch.formats.columns.slot_loops import end_list, end_slot, null_slots, put_bit, rewind
+from kfetch.formats.columns.slot_loops import null_slots, rewind
 
 
 @called
@@ -61,11 +63,7 @@ def _read_record(  # noqa: C901, PLR0915
     state: Any,
     counts: Any,
 ) -> Any:
-    """Writes one row. Returns 0 or a reason, and the position and the instruction of it.
-
-    ``row``: the program's first one. If a node has no room, STUCK_NODE names it.
-    """
-    start = row
+    """Writes one row. Returns 0 or a reason, and the position and the instruction of it."""
     data: Any = whole
     outer_at: Any = np.int64(0)
     outer_end: Any = np.int64(0)
@@ -85,81 +83,106 @@ def _read_record(  # noqa: C901, PLR0915
             value, at = long_at(data, at, end)
             if at >= 0:
                 int64s(node[DATA])[slot] = value
-                end_slot(node, 1)
-        elif op == ops.TEXT:
-            length, at = text_size(data, at, end, step[ops.A])
+                complete(node)
+        elif op == ops.TEXT or op == ops.KEY:
+            length, at = text_size(data, at, end)
             if at >= 0:
-                at = put_bytes(data, at, length, size, node, slot)
-                if at >= 0:
-                    end_slot(node, 1)
+                failed = put_bytes(data, at, length, size, node, slot)
+                if failed < 0:
+                    state[STUCK_NODE] = step[ops.NODE]
+                    return failed, before, row - 1
+                at += length
+                if op == ops.TEXT:
+                    complete(node)
+                else:
+                    node[COUNT] = slot + 1
         elif op == ops.DOUBLE8:
             if end - at < 8:
                 return np.int64(ops.ENDS_EARLY), before, row - 1
             int64s(node[DATA])[slot] = bits64(data, at)
             at += 8
-            end_slot(node, 1)
+            complete(node)
         elif op == ops.INT32:
             value, at = int_at(data, at, end)
             if at >= 0:
                 int32s(node[DATA])[slot] = np.int32(value)
-                end_slot(node, 1)
+                complete(node)
         elif op == ops.UNION:
             index, at = int_at(data, at, end)
             if at >= 0:
                 if index < 0 or index >= step[ops.A]:
                     return np.int64(ops.BAD_BRANCH), before, row - 1
-                row = start + row_of(program, row + index, WIDTH)[ops.A]
+                row = row_of(program, row + index, WIDTH)[ops.A]
         elif op == ops.JUMP:
-            row = start + step[ops.A]
+            row = step[ops.A]
         elif op == ops.BOOL:
             if at >= end:
                 return np.int64(ops.ENDS_EARLY), before, row - 1
-            put_bit(node[DATA], slot, np.int64(data[at] == 1))
+            bits, bit = at_address(node[DATA]), slot & 7
+            value = np.int64(data[at] == 1)
+            bits[slot >> 3] = (bits[slot >> 3] & ((1 << bit) - 1)) | (value << bit)
             at += 1
-            end_slot(node, 1)
+            complete(node)
         elif op == ops.NULL:
             null_slots(nodes, flat_nodes, step[ops.NODE])
         elif op == ops.STRUCT:
-            end_slot(node, 1)
+            complete(node)
         elif op == ops.END:
             return np.int64(0), at, row
         elif op == ops.WIDEN:
             value, at = int_at(data, at, end)
             if at >= 0:
                 int64s(node[DATA])[slot] = value
-                end_slot(node, 1)
+                complete(node)
         elif op == ops.MILLIS:
             at = put_millis(data, at, end, step[ops.A], node, slot)
             if at >= 0:
-                end_slot(node, 1)
+                complete(node)
         elif op == ops.FLOAT4:
             if end - at < 4:
                 return np.int64(ops.ENDS_EARLY), before, row - 1
             int32s(node[DATA])[slot] = bits32(data, at)
             at += 4
-            end_slot(node, 1)
+            complete(node)
         elif op == ops.CONVERT:
             at = convert(data, at, end, step[ops.A], step[ops.B], node, slot)
             if at >= 0:
-                end_slot(node, 1)
+                complete(node)
 
         # Bytes.
         elif op == ops.ENUM:
             at = put_symbol(data, at, end, step[ops.A], step[ops.B], node)
             if at >= 0:
-                end_slot(node, 1)
+                complete(node)
+            else:
+                state[STUCK_NODE] = step[ops.NODE]
+        elif op == ops.FIXED:
+            if step[ops.A] > end - at:
+                return np.int64(ops.ENDS_EARLY), before, row - 1
+            failed = put_bytes(data, at, step[ops.A], size, node, slot)
+            if failed < 0:
+                state[STUCK_NODE] = step[ops.NODE]
+                return failed, before, row - 1
+            at += step[ops.A]
+            complete(node)
         elif op == ops.DECIMAL:
-            length, at = text_size(data, at, end, step[ops.A])
+            length = step[ops.A]
+            if length < 0:
+                length, at = text_size(data, at, end)
+            elif length > end - at:
+                return np.int64(ops.ENDS_EARLY), before, row - 1
             if at >= 0:
-                at = put_decimal(data, at, length, step[ops.B], step[ops.C], node, slot)
-                if at >= 0:
-                    end_slot(node, 1)
+                failed = put_decimal(data, at, length, step[ops.B], step[ops.C], node, slot)
+                if failed < 0:
+                    return failed, before, row - 1
+                at += length
+                complete(node)
 
         # Lists.
         elif op == ops.LIST or op == ops.SKIP_LIST:
             depth += 1
             counts[depth] = 0
-            row = start + step[ops.B] - 1  # the row of NEXT, which reads the first block
+            row = step[ops.B] - 1  # the row of NEXT, which reads the first block
         elif op == ops.NEXT or op == ops.SKIP_NEXT:
             if counts[depth] > 0:
                 counts[depth] -= 1
@@ -178,11 +201,11 @@ def _read_record(  # noqa: C901, PLR0915
                     failed = has_room(nodes, step[ops.A], state)
                     if failed < 0:
                         return failed, before, row - 1
-                row = start + step[ops.B]
+                row = step[ops.B]
             else:
                 depth -= 1
                 if op == ops.NEXT:
-                    end_list(nodes, node, 1)
+                    close_list(nodes, node, step[ops.A])
 
         # Defaults, and what the reader does not have.
         elif op == ops.NULL_OTHERS:
@@ -199,13 +222,16 @@ def _read_record(  # noqa: C901, PLR0915
         elif op == ops.SKIP_LONG:
             value, at = long_at(data, at, end)
         elif op == ops.SKIP_TEXT:
-            length, at = text_size(data, at, end, step[ops.A])
+            length, at = text_size(data, at, end)
             if at >= 0:
                 at += length
+        elif op == ops.SKIP_BYTES:
+            if step[ops.A] > end - at:
+                return np.int64(ops.ENDS_EARLY), before, row - 1
+            at += step[ops.A]
         else:
             return np.int64(ops.UNRESOLVED), before, row - 1
         if at < 0:
-            state[STUCK_NODE] = step[ops.NODE]
             return at, before, row - 1
 
 
@@ -235,11 +261,11 @@ def decode_records(
             null_slots(nodes, flat_nodes, 0)
             continue
         at, start = positions[record], np.int64(starts[record])
-        failed, after, row = np.int64(ops.UNRESOLVED), at, start
-        if record != state[REFUSED]:
-            failed, after, row = _read_record(
-                data, at, at + length, size, start, program, nodes, flat_nodes, state, counts
-            )
+        if record == state[REFUSED]:
+            length = np.int64(0)  # it ends early then, because it has text or lists
+        failed, after, row = _read_record(
+            data, at, at + length, size, start, program, nodes, flat_nodes, state, counts
+        )
         if failed < 0:
             rewind(nodes, state[NODE_COUNT], slot)
             if failed == ops.NO_ROOM:

@@ -207,7 +207,7 @@ class _Compiler:
                     self.value(writer.inside[0], reader.inside[0], child)
             case "map":
                 with self._list(ops.LIST, ops.NEXT, node, writer) as key:
-                    self.add(ops.TEXT, key, a=-1)
+                    self.add(ops.KEY, key)
                     self.value(writer.inside[0], reader.inside[0], key + 1)
             case "enum":
                 self._enum(writer, reader, node)
@@ -242,7 +242,7 @@ class _Compiler:
             lower -= (lower >> 63) << 64  # the same bits with a sign
             self.add(ops.DECIMAL, node, a=size, b=upper, c=lower)
         else:
-            self.add(ops.TEXT, node, a=size)
+            self.add(ops.TEXT if size < 0 else ops.FIXED, node, a=size)
 
     def _enum(self, writer: AvroType, reader: AvroType, node: int) -> None:
         if writer.short_name != reader.short_name:
@@ -338,7 +338,7 @@ class _Compiler:
             case "array" | "map":
                 with self._list(ops.SKIP_LIST, ops.SKIP_NEXT, 0, writer):
                     if writer.kind == "map":
-                        self.add(ops.SKIP_TEXT, a=-1)
+                        self.add(ops.SKIP_TEXT)
                     self._skip(writer.inside[0])
             case "union":
                 self._cases(writer, lambda _, kind: self._skip(kind))
@@ -347,11 +347,11 @@ class _Compiler:
             case "long":
                 self.add(ops.SKIP_LONG)
             case "string" | "bytes":
-                self.add(ops.SKIP_TEXT, a=-1)
+                self.add(ops.SKIP_TEXT)
             case "null":
                 pass
             case _:
-                self.add(ops.SKIP_TEXT, a=_least(writer))
+                self.add(ops.SKIP_BYTES, a=_least(writer))
 
 
 def _is_null(kind: AvroType, data: bytes) -> bool:

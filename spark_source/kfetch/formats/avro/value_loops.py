@@ -50,8 +50,9 @@ from kfetch.formats.columns.node_table import (
     SLACK,
     STRUCT,
     STUCK_NODE,
+    VALID,
 )
-from kfetch.formats.columns.slot_loops import end_slot, null_slots
+from kfetch.formats.columns.slot_loops import null_slots, put_bit
 
 _SHORT = 64  # bytes of text that are copied without a call
 _MILLIS_MAX = 9223372036854775  # of them as microseconds in 64 bits
@@ -109,30 +110,23 @@ def int_at(data: Any, at: int, end: int) -> Any:
 
 
 @inlined
-def _number_at(data: Any, at: int, end: int, is_int: int) -> Any:
-    return int_at(data, at, end) if is_int else long_at(data, at, end)
-
-
-@inlined
-def text_size(data: Any, at: int, end: int, fixed: int) -> Any:
-    """Returns the bytes of a text, all of which lie before the end, and its position.
-
-    ``fixed``: its bytes if no length stands before them, else -1.
-    """
-    after: Any = at
-    size = fixed
-    if fixed < 0:
-        size, after = long_at(data, at, end)
-        if after >= 0 and size < 0:
-            after = np.int64(NEGATIVE)
-    if after >= 0 and size > end - after:
-        after = np.int64(ENDS_EARLY)
+def text_size(data: Any, at: int, end: int) -> Any:
+    """Returns the bytes of a text, all of which lie before the end, and its position."""
+    size, after = long_at(data, at, end)
+    if after >= 0:
+        if size < 0:
+            return np.int64(0), np.int64(NEGATIVE)
+        if size > end - after:
+            return np.int64(0), np.int64(ENDS_EARLY)
     return size, after
 
 
 @inlined
 def put_bytes(data: Any, at: int, length: int, data_end: int, node: Any, slot: int) -> Any:
-    """Writes bytes into a column of text. ``data_end``: so far the memory may be read."""
+    """Writes bytes into a column of text. Returns 0 or NO_ROOM.
+
+    ``data_end``: so far the memory may be read.
+    """
     size = node[SIZE]
     if size + length + SLACK > node[ROOM]:
         return np.int64(NO_ROOM)
@@ -146,12 +140,12 @@ def put_bytes(data: Any, at: int, length: int, data_end: int, node: Any, slot: i
         copy(to, size, data, at, length)
     node[SIZE] = size + length
     int32s(node[ENDS])[slot + 1] = size + length
-    return np.int64(at + length)
+    return np.int64(0)
 
 
 @called
 def put_decimal(data: Any, at: int, size: int, upper: int, lower: int, node: Any, slot: int) -> Any:
-    """Writes a decimal of ``size`` bytes, the highest first.
+    """Writes a decimal of ``size`` bytes, the highest first. Returns 0 or BAD_DECIMAL.
 
     ``upper``, ``lower``: the halves of the power of ten that it stays below. Powers of up to 18
     digits look at the lowest 64 bits alone, as Spark does.
@@ -186,7 +180,7 @@ def put_decimal(data: Any, at: int, size: int, upper: int, lower: int, node: Any
     words = int64s(node[DATA])
     words[2 * slot] = np.int64(low)
     words[2 * slot + 1] = np.int64(high)
-    return np.int64(at + size)
+    return np.int64(0)
 
 
 @inlined
@@ -207,6 +201,22 @@ def bits64(data: Any, at: int) -> Any:
     return np.int64(bits)
 
 
+@inlined
+def complete(node: Any) -> None:
+    """Makes the slot of a node valid, and goes to the next one. No key of a map: it has no bits."""
+    slot = node[COUNT]
+    put_bit(node[VALID], slot, 1)
+    node[COUNT] = slot + 1
+
+
+@called
+def close_list(nodes: Any, node: Any, first_child: int) -> None:
+    """Completes the slot of a list, whose elements are written."""
+    child = row_of(nodes, first_child, NODE_WIDTH)
+    int32s(node[ENDS])[node[COUNT] + 1] = child[COUNT]
+    complete(node)
+
+
 @called
 def null_others(nodes: Any, flat_nodes: Any, node: Any, member: int) -> None:
     """Writes null into the children of a node, apart from child ``member``."""
@@ -223,7 +233,7 @@ def null_row(nodes: Any, flat_nodes: Any) -> None:
         null_slots(nodes, flat_nodes, 0)
         return
     null_others(nodes, flat_nodes, root, -1)
-    end_slot(root, 1)
+    complete(root)
 
 
 @called
@@ -274,7 +284,10 @@ def convert(data: Any, at: int, end: int, source: int, by_float: int, node: Any,
         wide = float_to_bits(np.float64(single_from_bits(bits32(data, at))))
         at += 4
     else:
-        value, at = _number_at(data, at, end, source == INT_FROM)
+        if source == INT_FROM:
+            value, at = int_at(data, at, end)
+        else:
+            value, at = long_at(data, at, end)
         if at < 0:
             return at
         if node[KIND] != DOUBLE or by_float != 0:
@@ -307,7 +320,10 @@ def put_symbol(data: Any, at: int, end: int, count: int, pairs: int, node: Any) 
 @called
 def put_millis(data: Any, at: int, end: int, is_int: int, node: Any, slot: int) -> Any:
     """Writes milliseconds as microseconds."""
-    value, at = _number_at(data, at, end, is_int)
+    if is_int:
+        value, at = int_at(data, at, end)
+    else:
+        value, at = long_at(data, at, end)
     if at >= 0:
         if value > _MILLIS_MAX or value < -_MILLIS_MAX:
             return np.int64(BAD_TIME)

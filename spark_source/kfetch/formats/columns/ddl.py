@@ -182,20 +182,16 @@ class _Reader:
 
     def _nested(self, name: str) -> ValueType:
         self._expect("<")
-        result = {"array": self._array, "map": self._map, "struct": self._struct}[name]()
+        if name == "struct":
+            result = self._fields(end=">")
+        elif name == "array":
+            result = list_of(self._type())
+        else:
+            key = self._type()
+            self._expect(",")
+            result = _map(key, self._type(), self._option)
         self._expect(">")
         return result
-
-    def _array(self) -> ValueType:
-        return list_of(self._type())
-
-    def _map(self) -> ValueType:
-        key = self._type()
-        self._expect(",")
-        return _map(key, self._type(), self._option)
-
-    def _struct(self) -> ValueType:
-        return self._fields(end=">")
 
     def _decimal(self) -> ValueType:
         precision, scale = _DECIMAL_DEFAULT

@@ -84,27 +84,17 @@ class MessagePlan:
     def _row(self, number: int, item: Item) -> list[int]:
         row = [0] * table.FIELD_WIDTH
         column, list_node, probe = self._columns.get(number, (-1, -1, -1))
-        row[table.COLUMN], row[table.LIST], row[table.PROBE] = (
-            column,
-            list_node,
-            probe,
-        )
+        row[table.COLUMN], row[table.LIST], row[table.PROBE] = column, list_node, probe
         row[table.PARENT], row[table.FIRST] = self._parents[number], self._first[number]
         row[table.COUNT], row[table.SHAPE] = len(item.children), item.shape
-        row[table.TYPE], row[table.WIRE] = (
-            table.MESSAGE_TYPE,
-            table.SIZED_WIRE,
-        )
+        row[table.TYPE], row[table.WIRE] = table.MESSAGE_TYPE, table.SIZED_WIRE
         row[table.ONEOF] = -1
         flat = list(self._flattened(number))
         row[table.FLAT], row[table.FLAT_COUNT] = len(self._flat), len(flat)
         self._flat += flat
         if list_node >= 0:
             subtree = list(self._subtree(list_node))
-            row[table.SUBTREE], row[table.SUBTREE_COUNT] = (
-                len(self._subtrees),
-                len(subtree),
-            )
+            row[table.SUBTREE], row[table.SUBTREE_COUNT] = len(self._subtrees), len(subtree)
             self._subtrees += subtree
         if item.shape == table.TIME:
             seconds, nanos = (self._rows[id(child)] for child in item.children)

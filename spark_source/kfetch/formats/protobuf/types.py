@@ -62,18 +62,9 @@ class MessageType:
 
 
 _FIELDS: dict[str, tuple[tuple[str, int], ...]] = {
-    "google.protobuf.Timestamp": (
-        ("seconds", table.INT64_TYPE),
-        ("nanos", table.INT32_TYPE),
-    ),
-    "google.protobuf.Duration": (
-        ("seconds", table.INT64_TYPE),
-        ("nanos", table.INT32_TYPE),
-    ),
-    "google.protobuf.Any": (
-        ("type_url", table.STRING_TYPE),
-        ("value", table.BYTES_TYPE),
-    ),
+    "google.protobuf.Timestamp": (("seconds", table.INT64_TYPE), ("nanos", table.INT32_TYPE)),
+    "google.protobuf.Duration": (("seconds", table.INT64_TYPE), ("nanos", table.INT32_TYPE)),
+    "google.protobuf.Any": (("type_url", table.STRING_TYPE), ("value", table.BYTES_TYPE)),
     "google.protobuf.Empty": (),
     "google.protobuf.DoubleValue": (("value", table.DOUBLE_TYPE),),
     "google.protobuf.FloatValue": (("value", table.FLOAT_TYPE),),

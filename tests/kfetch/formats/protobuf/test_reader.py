@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kfetch.agent import channel
 from kfetch.errors import OptionError
-from kfetch.formats import face, files, typed_values
+from kfetch.formats import face, typed_values
 from kfetch.options import SourceOptions
 from kfetch.spark.schema import schema, with_schema
 from tests.kfetch.fetch.helpers import T0, part, query
@@ -107,12 +107,12 @@ def test_files_have_a_limit(tmp_path: Path) -> None:
         schema(options(**given))
     assert "valueDescriptor" == refusal.value.option
     split_bytes = 20 << 20
-    assert 2 * files.BYTES_MAX + split_bytes < channel.MESSAGE_BYTES_MAX
+    assert 2 * face.FILE_BYTES_MAX + split_bytes < channel.MESSAGE_BYTES_MAX
 
 
 def test_the_decoders_kept_have_a_limit() -> None:
     """Each may keep two files of types. Together they take less than the agent's own limit."""
-    kept = typed_values.DECODERS_MAX * 2 * files.BYTES_MAX
+    kept = typed_values.DECODERS_MAX * 2 * face.FILE_BYTES_MAX
     assert kept <= 128 << 20
 
 
