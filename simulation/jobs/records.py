@@ -68,7 +68,7 @@ class Driver:
         self._seen = [one for one in self._seen if one[0] > self.planned]
         if end > self.planned:
             self._seen.append((end, wall))
-        backlog = self._backlog.document([(_TP, end)], wall)
+        backlog = self._backlog.document([(_TP, Position(end))], wall)
         text = json.dumps({"at": wall, "unreachable": [], "backlog": backlog})
         with suppress(OSError):
             self._report.parent.mkdir(parents=True, exist_ok=True)

@@ -247,7 +247,7 @@ def test_a_lease_closes_sessions(
     clock.now = 161
     agent.queries.close_idle()
     assert [] == kafka.sessions()
-    assert not agent.server.busy
+    assert wait_until(lambda: not agent.server.busy)
 
 
 def test_a_worker_that_dies_leaves_the_session(kafka: LittleKafka, agent: Agent) -> None:
