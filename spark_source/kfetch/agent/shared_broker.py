@@ -101,7 +101,7 @@ class SharedBroker:
         """See ArrivalSource."""
         if self._reader.is_queued(progress):
             return time.monotonic()
-        return max(self._memory.requested_since, progress.requested_at)
+        return max(self._memory.requested_since, progress.requested_at) - progress.asked_s
 
     def stats(self) -> FetchStats:
         """Returns what the sessions at this broker have cost."""

@@ -117,6 +117,7 @@ class BrokerReader:
         self._asking.discard(progress)
         self._omitted.discard(progress)
         if at == 0:
+            progress.asked_s += _asked_s(progress, time.monotonic())
             self._start_next(progress.tp)
 
     def send(self, deadline: float) -> list[Arrival]:
@@ -222,7 +223,7 @@ class BrokerReader:
         quiet = not any(len(partition.records) for partition in accepted.partitions.values())
         for progress in [queue[0] for queue in self._queues.values()]:
             over = now >= progress.replica_until
-            idle_s = now - max(progress.requested_at, progress.advanced_at)
+            idle_s = _asked_s(progress, now)
             if progress.follower is None:
                 if over and self.replicas.rack:
                     progress.asks_replica = True
@@ -244,7 +245,7 @@ class BrokerReader:
         progress.end_before_truncation(partition.records, complete)
         records = progress.slice(partition.records, partition.aborted)
         if progress.advance(complete):
-            progress.advanced_at = time.monotonic()
+            progress.advanced_at, progress.asked_s = time.monotonic(), 0.0
         if progress.done:
             self.on_range_done(progress, partition)
         return RecordsArrived(progress=progress, records=records, next_offset=progress.offset)
@@ -273,6 +274,11 @@ class BrokerReader:
 
     def _position(self, progress: RangeProgress) -> FetchPosition:
         return progress.position(self.partition_max_bytes)
+
+
+def _asked_s(progress: RangeProgress, now: float) -> float:
+    """Returns for how many seconds the broker has been asked without any records."""
+    return now - max(progress.requested_at, progress.advanced_at)
 
 
 def _is_for(progress: RangeProgress, asked: FetchPosition) -> bool:
