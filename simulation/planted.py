@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from kfetch.agent.shared_broker import SharedBroker
 from kfetch.fetch import broker_reader
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.progress import RangeProgress
@@ -15,6 +16,7 @@ from kfetch.session.metadata import FetchMetadata
 from kfetch.session.transitions import RequestKind, SessionEvent
 from kfetch.watch.driver import Driver
 from kfetch.watch.position_check import PositionCheck
+from kfetch.watch.split_planning import SplitPlanning
 from kfetch.watch.state import WatchState
 
 
@@ -117,6 +119,36 @@ def change_forgotten() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def cut_range_unread() -> Iterator[None]:
+    """A range that has lost both its start and its end is not read at all."""
+    readable_ends = SplitPlanning._readable_ends
+
+    def unmoved(self: SplitPlanning, start: Any, valid: Any, end: Any) -> Any:
+        ends = readable_ends(self, start, valid, end)
+        was, now = start.positions, valid.positions
+        return {
+            tp: until
+            for tp, until in ends.items()
+            if until == end.positions[tp] or (tp in was and was[tp] == now.get(tp))
+        }
+
+    with patch.object(SplitPlanning, "_readable_ends", unmoved):
+        yield
+
+
+@contextmanager
+def moves_extend_deadline() -> Iterator[None]:
+    """The time of a range begins again when it moves to another broker."""
+    since = SharedBroker.requested_since
+
+    def without_asked(self: SharedBroker, progress: RangeProgress) -> float:
+        return since(self, progress) + progress.asked_s
+
+    with patch.object(SharedBroker, "requested_since", without_asked):
+        yield
+
+
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     planted.__name__.replace("_", "-"): planted
     for planted in (
@@ -129,5 +161,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         new_topic_as_truncated,
         expiry_unchecked,
         change_forgotten,
+        cut_range_unread,
+        moves_extend_deadline,
     )
 }

@@ -23,6 +23,7 @@ from pyspark import TaskContext
 from kfetch import decoding, losses
 from kfetch.errors import DataLoss, KfetchError
 from kfetch.offsets import from_json
+from kfetch.options import SourceOptions
 from kfetch.spark import options as parsing
 from kfetch.spark.source import KfetchStreamReader
 from simulation.chaos import ACTIONS
@@ -31,6 +32,7 @@ from simulation.cluster.cluster import Cluster, Place
 from simulation.cluster.releases import RELEASES
 from simulation.history.account import Account, Imbalance
 from simulation.history.sessions import sessions_compared
+from simulation.history.starts import look, wrong_starts
 from simulation.kernel import Kernel, Process
 from simulation.kernel.stand_ins import all_modules
 from simulation.kernel.substitution import (
@@ -43,7 +45,7 @@ from simulation.kernel.substitution import (
 from simulation.machine import Machine, OsProcess, installed
 from simulation.machine.install import GLOBALS, agent_modules, agent_program
 from simulation.network import Network
-from simulation.scenario import Scenario
+from simulation.scenario import STARTING_GROUP, Scenario
 from simulation.spark.executor import Executor, Row, TaskFailed
 from simulation.spark.query import Checkpoint, Query, Sink
 
@@ -52,6 +54,8 @@ SETTLE_S = 900.0
 QUIET_S = 30.0
 _LOOK_S = 5.0
 _AGENT_ENDS_S = 20.0
+_QUICK_S = 0.002
+"""The longest way of a packet while the query catches up."""
 _STEPS_A_SECOND_MAX = 60_000
 """More steps within a virtual second are a hot loop."""
 _QUIET_REQUESTS_MAX = 4.0
@@ -133,10 +137,12 @@ class World:
         )
         self._note_writes()
         self.network = Network(self.kernel, self.cluster)
+        self.network.latency_s = scenario.latency_s
         self.machine = Machine(self.kernel, programs={"kfetch.agent": agent_program})
         self.machine.start_s = lambda: 0.15 + self.kernel.random.random() * 0.4
         self.machine.on_exec = self._agent_began
         self._agents: list[OsProcess] = []
+        self._healed = False
         self.checkpoint = Checkpoint()
         self.sink = _RecordingSink(self.account, self.fail)
         self.executor = self._new_executor()
@@ -234,7 +240,7 @@ class World:
             self.cluster.create_topic(name, partitions, self.now_ms, replicas=scenario.replicas)
         for action in scenario.actions:
             kernel.after(action.at_s, self._happen, action)
-        self._start_query()
+        kernel.after(scenario.start_s, self._start_query)
         self._steps(scenario.minutes * 60)
         self._heal()
         self._settle()
@@ -259,6 +265,8 @@ class World:
 
     def _happen(self, action: Action) -> None:
         if action.kind in ACTIONS:
+            if not self.runs:
+                return  # there is no process yet
             self.tell(ACTIONS[action.kind](self, action.arguments["numbers"]))
         else:
             self.chaos.perform(action)
@@ -272,7 +280,7 @@ class World:
             scenario.task_slots,
             self.machine,
             speculation=scenario.speculation,
-            batch_s=scenario.batch_s,
+            batch_s=0.0 if self._healed else scenario.batch_s,
         )
 
     def _start_query(self) -> None:
@@ -289,9 +297,11 @@ class World:
         if self._tolerates:
             options["failOnDataLoss"] = "false"
         parsed = parsing.parse(options)
+        if self.runs == 1:
+            self._commit_group()
         self.query = Query(
             self.kernel,
-            lambda: KfetchStreamReader(parsed),
+            lambda: self._reader(parsed),
             self.checkpoint,
             self.sink,
             self.executor,
@@ -301,6 +311,33 @@ class World:
         query = self.query
         self.machine.adopt(query.process, self.machine.init, "python3")
         query.process.on_end(lambda: self._query_ended(query))
+
+    def _reader(self, options: SourceOptions) -> KfetchStreamReader:
+        """Returns a reader whose first look-up of a start is checked."""
+        reader = KfetchStreamReader(options)
+        look_up = reader.initialOffset
+
+        def checked() -> dict[str, Any]:
+            del reader.initialOffset  # type: ignore[method-assign]
+            if not self.checkpoint.offsets:
+                self.account.begin()
+            before = look(self.cluster, self.kernel.wall, STARTING_GROUP)
+            found = look_up()
+            after = look(self.cluster, self.kernel.wall, STARTING_GROUP)
+            wrong = wrong_starts(options.starting, before, after, from_json(found))
+            if wrong:
+                self.fail(_list(wrong))
+            return found
+
+        reader.initialOffset = checked  # type: ignore[method-assign]
+        return reader
+
+    def _commit_group(self) -> None:
+        """Commit the offsets of the group at which a query may start."""
+        commits = self.cluster.commits.setdefault(STARTING_GROUP, {})
+        for place, hosted in self.cluster.leaders():
+            unread = hosted.log.high_watermark - hosted.log.start
+            commits[place] = hosted.log.start + int(unread * self._chance.random()), -1
 
     def _query_ended(self, query: Query) -> None:
         error = query.error
@@ -350,6 +387,8 @@ class World:
         """End everything that is wrong, and write no more."""
         self.tell("everything is healed")
         self.chaos.heal()
+        self._healed = True
+        self.network.latency_s, self.executor.batch_s = _QUICK_S, 0.0
         for name in self._partitions:
             self._create_again(name)
 
@@ -476,6 +515,8 @@ def prepare() -> None:
     decoding.load_decoder()
     agent_modules()
     TaskContext.get()
+    gc.collect()
+    gc.freeze()  # a collection after each simulation looks at its own objects alone
 
 
 def simulate(scenario: Scenario) -> Outcome:

@@ -226,6 +226,10 @@ class Cluster:
         hosted = self._leading((name, index)) or self._last_leader((name, index))
         return hosted.log.records(hosted.log.last_stable) if hosted else []
 
+    def leaders(self) -> list[tuple[Place, Hosted]]:
+        """Returns each partition that has a leader, with the leader's replica."""
+        return [(place, hosted) for place in self._places() if (hosted := self._leading(place))]
+
     def bounds(self, name: str, index: int) -> tuple[int, int] | None:
         """Returns a log's start and high watermark; None without a leader."""
         hosted = self._leading((name, index))
@@ -246,7 +250,7 @@ class Cluster:
 
     def open_transactions(self) -> list[tuple[str, int, int]]:
         """Returns name, partition and producer of the transactions that run."""
-        found = [(place, hosted) for place in self._places() if (hosted := self._leading(place))]
+        found = self.leaders()
         return [(*place, producer) for place, hosted in found for producer in hosted.log.open]
 
     def _append(self, place: Place, hosted: Hosted, batch: Batch, now_ms: float) -> None:

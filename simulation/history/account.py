@@ -118,6 +118,10 @@ class Account(Listener):
 
     # -- the query tells ---------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """Note that a query without a checkpoint looks up where it starts: it lost nothing yet."""
+        self._lost.clear()
+
     def name(self, loss: DataLoss) -> None:
         """Note a loss that an error or a warning names. Raises Imbalance if there was none."""
         where = loss.where
