@@ -11,13 +11,26 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
 
 from simulation import chaos
 from simulation.cluster import chaos as cluster_chaos
 from simulation.cluster.chaos import CODECS, Action, Profile
+from simulation.history.batch import Stored
 from simulation.kernel.scheduler import WALL_AT_START_S
 
 
@@ -79,6 +92,7 @@ PROCESSES: Weights = {
     "freeze_agent": 1,
 }
 CLOCKS: Weights = {"step_clock": 1}
+BATCHES: Weights = {"read_batch": 2}
 
 TASKS: Weights = {"kill_worker": 4, "freeze_worker": 1, "freeze_agent": 1}
 LATE: Weights = {"delay_replies": 2, "slow": 2, "lag": 1, "elect": 1, "truncate": 0.5}
@@ -101,8 +115,8 @@ class Troubles(NamedTuple):
 
 
 PROFILES: Mapping[str, Troubles] = {
-    "calm": Troubles(0, 0, {}, {}),
-    "everything": Troubles(0.2, 0.1, {**NO_LOSSES, **LOSSES}, {**PROCESSES, **CLOCKS}),
+    "calm": Troubles(0, 0.03, {}, BATCHES),
+    "everything": Troubles(0.2, 0.1, {**NO_LOSSES, **LOSSES}, {**PROCESSES, **CLOCKS, **BATCHES}),
     "starts": Troubles(  # the driver ends while batch 0 runs
         0,
         0.4,
@@ -128,6 +142,29 @@ PROFILES: Mapping[str, Troubles] = {
         options={"kafka.fetch.max.bytes": "2000", "maxRecordsPerPartition": ""},
         writes_per_s=10.0,
     ),
+    "takeovers": Troubles(  # a worker without an agent goes from one attempt to another
+        0.3,
+        0.1,
+        {**LATE, "truncate": 1, "expire": 2, "delete_records": 2},
+        {"stop_query": 1, "kill_driver": 1, "freeze_worker": 1, "kill_worker": 1},
+        fixed={
+            "minutes": 1.0,
+            "agents": False,
+            "speculation": 1.0,
+            "task_slots": 2,
+            "batch_s": 0.5,
+            "trigger_s": 0.0,
+            "latency_s": 0.05,
+        },
+        options={
+            "kafka.fetch.max.bytes": "2000",
+            "maxRecordsPerPartition": "",
+            "maxOffsetsPerTrigger": "",
+            "minPartitions": "",
+            "failOnDataLoss": "true",
+        },
+        writes_per_s=10.0,
+    ),
     "histories": Troubles(  # logs are cut and grow again while the driver is away
         0.3,
         0.2,
@@ -140,14 +177,25 @@ PROFILES: Mapping[str, Troubles] = {
 STARTING_GROUP = "starters"
 """The group whose committed offsets a query may start at."""
 SWARM = "swarm"
-_DRAWN = (*[SWARM] * 6, "calm", "everything", "starts", "starts", "attempts", "histories")
+_DRAWN = (
+    *[SWARM] * 6,
+    "calm",
+    "everything",
+    "starts",
+    "starts",
+    "attempts",
+    "takeovers",
+    "takeovers",
+    "histories",
+)
 _SWARM_PER_S = (0.05, 0.2, 0.5)
 _SWARM_SIZES = (1, 2, 2, 3, 3, 5, 8)
 
 
 def _swarm(chance: random.Random) -> Troubles:
     """Returns the troubles of one seed: a few kinds of all."""
-    of_cluster, of_processes = {**NO_LOSSES, **LOSSES, "delete_topic": 1.0}, {**PROCESSES, **CLOCKS}
+    of_cluster = {**NO_LOSSES, **LOSSES, "delete_topic": 1.0}
+    of_processes = {**PROCESSES, **CLOCKS, **BATCHES}
     kinds = chance.sample([*of_cluster, *of_processes], chance.choice(_SWARM_SIZES))
     drawn = [{kind: 1.0 for kind in kinds if kind in known} for known in (of_cluster, of_processes)]
     per_s = chance.choice(_SWARM_PER_S)
@@ -262,6 +310,50 @@ def _options(
         options = {name: text for name, text in options.items() if not _is_start(name)}
     fixed = {**options, **troubles.options}
     return {name: value for name, value in fixed.items() if value}
+
+
+BATCH_OPTIONS = (
+    "kafka.isolation.level",
+    "kafka.fetch.max.bytes",
+    "kafkaConsumer.pollTimeoutMs",
+    "maxRecordsPerPartition",
+    "minPartitions",
+    "kafka.client.rack",
+)
+"""Options of the query that its batch reads have, too."""
+
+
+def drawn_batch(
+    chance: random.Random, wall_s: float, options: Mapping[str, str]
+) -> tuple[dict[str, str], list[Any], Callable[[Stored], bool]]:
+    """Returns the options of a batch read, its filters, and whether they accept a record."""
+    now_ms = int(wall_s * 1000)
+    early, late = sorted(now_ms - int(chance.random() * 60_000) for _ in range(2))
+    bounds = chance.choice(
+        (
+            {},
+            {},
+            {"startingTimestamp": str(early), "startingOffsetsByTimestampStrategy": "latest"},
+            {"endingTimestamp": str(late)},
+            {"startingTimestamp": "-30s", "startingOffsetsByTimestampStrategy": "latest"},
+            {"startingOffsets": json.dumps({"t0": {"0": -2}, "*": -2})},
+        )
+    )
+    middle = datetime.fromtimestamp(early / 1000, UTC)
+    offset, index = chance.randrange(200), chance.randrange(2)
+    filters: list[tuple[list[Any], Callable[[Stored], bool]]] = [
+        ([], lambda one: True),
+        ([GreaterThanOrEqual(("timestamp",), middle)], lambda one: one.time_ms >= early),
+        ([LessThan(("timestamp",), middle)], lambda one: one.time_ms < early),
+        ([GreaterThan(("offset",), offset)], lambda one: one.offset > offset),
+        ([LessThanOrEqual(("offset",), offset)], lambda one: one.offset <= offset),
+        ([EqualTo(("partition",), index)], lambda one: one.partition == index),
+        ([In(("topic",), ("t0", "t9"))], lambda one: one.topic == "t0"),
+        ([Not(StringStartsWith(("topic",), "t1"))], lambda one: one.topic != "t1"),
+        ([In(("offset",), (offset, offset + 3))], lambda one: one.offset in (offset, offset + 3)),
+    ]
+    drawn, accepts = chance.choice(filters)
+    return {**options, **bounds}, drawn, accepts
 
 
 def _is_start(name: str) -> bool:

@@ -66,6 +66,13 @@ class Account(Listener):
         """Values of aborted transactions: a query may or may not read them."""
         self._lost: dict[Place, dict[bytes, Lost]] = defaultdict(dict)
         """What an error or a warning has still to name, by value."""
+        self._ends: dict[Place, tuple[int, int]] = {}
+        """The last planned end, and its leader epoch."""
+        self._batch_starts: dict[Place, tuple[int, int]] = {}
+        """The end before it, where the last planned micro-batch starts."""
+        self._cut_ends: dict[Place, int] = {}
+        """The offsets of those ends below which the log was cut since."""
+        self._cut_starts: dict[Place, int] = {}
         self._starts: dict[Place, int] = {}
         self._deleted: set[str] = set()
         self._truncated: set[Place] = set()
@@ -82,6 +89,12 @@ class Account(Listener):
     def lost(self, topic_id: UUID, place: Place, records: Records, kept: int) -> None:
         """See Listener."""
         self._truncated.add(place)
+        for positions, cut in (
+            (self._batch_starts, self._cut_starts),
+            (self._ends, self._cut_ends),
+        ):
+            if place in positions and kept < positions[place][0]:
+                cut[place] = positions[place][0]
         # The new leader may never have had them, so no query can know that they expired.
         self._forgive(place, lambda lost: lost.fate == "expired" and lost.record.offset >= kept)
         self._note_lost(topic_id, place, records, "truncated")
@@ -89,10 +102,11 @@ class Account(Listener):
     def expired(self, topic_id: UUID, place: Place, records: Records, start: int) -> None:
         """See Listener."""
         self._starts[place] = max(start, self._starts.get(place, 0))
-        if self._reads_lost_history(place):
-            # The log tells no more where the histories part.
-            self._forgive(place, lambda lost: lost.record.offset < start)
-            return
+        position = max(cut.get(place, 0) for cut in (self._cut_starts, self._cut_ends))
+        if position:
+            # The log tells no more where the histories part. It may be anywhere below the position.
+            self._forgive(place, lambda lost: lost.record.offset < min(start, position))
+            records = [record for record in records if record[0] >= position]
         self._note_lost(topic_id, place, records, "expired")
 
     def deleted(self, topic_id: UUID, place: Place, records: Records) -> None:
@@ -105,13 +119,6 @@ class Account(Listener):
             self.records[value] = record = Acknowledged(place, topic_id, offset)
             self._lost[place][value] = Lost(record, fate)
 
-    def _reads_lost_history(self, place: Place) -> bool:
-        """Returns whether the query stands on records that the log has lost, and nobody told it."""
-        return any(
-            lost.fate == "truncated" and value in self.delivered
-            for value, lost in self._lost[place].items()
-        )
-
     def _forgive(self, place: Place, applies: Callable[[Lost], bool]) -> None:
         lost = self._lost[place]
         self._lost[place] = {value: one for value, one in lost.items() if not applies(one)}
@@ -122,37 +129,53 @@ class Account(Listener):
         """Note that a query without a checkpoint looks up where it starts: it lost nothing yet."""
         self._lost.clear()
 
+    def planned(self, ends: Mapping[Place, tuple[int, int]]) -> None:
+        """Note the end of a micro-batch: offsets and leader epochs."""
+        former = self._ends
+        self._batch_starts, self._ends = former, dict(ends)
+        self._cut_starts = self._cut_ends
+        self._cut_ends = {
+            place: at for place, at in self._cut_ends.items() if ends.get(place) == former[place]
+        }
+
+    def check_happened(self, loss: DataLoss) -> None:
+        """Raises Imbalance if a loss has not happened."""
+        where = loss.where
+        place = where.get("topic", ""), where.get("partition", -1)
+        if isinstance(loss, RecordsExpired):
+            happened = where["log_start_offset"] <= self._starts.get(place, 0)
+        elif isinstance(loss, LogTruncated):
+            happened = place in self._truncated
+        elif isinstance(loss, OffsetBeyondLog):
+            happened = place in self._truncated or place[0] in self._deleted
+        elif isinstance(loss, (PartitionGone, TopicRecreated)):
+            # An AvailableNow query that ends names several partitions.
+            happened = "partitions" in where or place[0] in self._deleted
+        else:
+            raise Imbalance(f"a loss of an unknown kind: {loss!r}")
+        if not happened:
+            raise Imbalance(f"a loss was named that has not happened: {loss.what}")
+
     def name(self, loss: DataLoss) -> None:
         """Note a loss that an error or a warning names. Raises Imbalance if there was none."""
+        self.check_happened(loss)
         where = loss.where
         place = where.get("topic", ""), where.get("partition", -1)
         offset = where.get("offset", 0)
         if isinstance(loss, RecordsExpired):
-            self._check(loss, where["log_start_offset"] <= self._starts.get(place, 0))
             self._name(place, offset, where["log_start_offset"])
         elif isinstance(loss, LogTruncated):
-            self._check(loss, place in self._truncated)
             end = where["end_offset"]
             # At the log start, the broker can't tell how far below it the histories part.
             self._name(place, end if end > self._starts.get(place, 0) else 0, offset)
         elif isinstance(loss, OffsetBeyondLog):
-            self._check(loss, place in self._truncated or place[0] in self._deleted)
             self._name(place, where["high_watermark"], offset)
-        elif isinstance(loss, (PartitionGone, TopicRecreated)):
-            if "partitions" in where:  # of an AvailableNow query, which ends
-                return
-            self._check(loss, place[0] in self._deleted)
+        elif "partitions" not in where:
             self._forgive(place, lambda lost: lost.record.topic_id != where.get("topic_id_now"))
-        else:
-            raise Imbalance(f"a loss of an unknown kind: {loss!r}")
 
     def _name(self, place: Place, start: int, end: int) -> None:
         """Take the records of some offsets as named, if they are lost already."""
         self._forgive(place, lambda lost: start <= lost.record.offset < end)
-
-    def _check(self, loss: DataLoss, happened: bool) -> None:
-        if not happened:
-            raise Imbalance(f"a loss was named that has not happened: {loss.what}")
 
     def deliver(self, batch_id: int, rows: Iterable[tuple[str, int, int, bytes]]) -> None:
         """Note the rows of one task that the sink took. Raises Imbalance."""
@@ -160,17 +183,22 @@ class Account(Listener):
         for topic, partition, offset, value in rows:
             text = f"{value!r} at {topic}-{partition} offset {offset}, micro-batch {batch_id}"
             place = topic, partition
-            if self.produced.get(value) != place:
-                raise Imbalance(f"a record that nobody wrote there: {text}")
-            known = self.records.get(value)
-            if known is not None and known.offset != offset:
-                raise Imbalance(f"another offset than Kafka's {known.offset}: {text}")
+            self.check_row(place, offset, value)
             if value in self.delivered:
                 raise Imbalance(f"twice: {text}, and micro-batch {self.delivered[value]}")
             if offset <= last.get(place, -1):
                 raise Imbalance(f"out of order after offset {last[place]}: {text}")
             last[place] = offset
             self.delivered[value] = batch_id
+
+    def check_row(self, place: Place, offset: int, value: bytes) -> None:
+        """Raises Imbalance if a row is not a record of this partition with this offset."""
+        text = f"{value!r} at {place[0]}-{place[1]} offset {offset}"
+        if self.produced.get(value) != place:
+            raise Imbalance(f"a record that nobody wrote there: {text}")
+        known = self.records.get(value)
+        if known is not None and known.offset != offset:
+            raise Imbalance(f"another offset than Kafka's {known.offset}: {text}")
 
     # -- the balance -------------------------------------------------------------------------
 
