@@ -45,7 +45,7 @@ def kill_driver(world: World, numbers: Numbers) -> str:
 
 def kill_worker(world: World, numbers: Numbers) -> str:
     """A Python worker ends as by kill -9."""
-    workers = world.executor.processes()
+    workers = world.workers()
     return _kill(pick(workers, numbers[0])) if workers else ""
 
 
@@ -70,7 +70,7 @@ def stop_query(world: World, numbers: Numbers) -> str:
 
 def freeze_worker(world: World, numbers: Numbers) -> str:
     """A worker stands still for a while."""
-    workers = world.executor.processes()
+    workers = world.workers()
     return _freeze(world, pick(workers, numbers[0]), numbers[1] * 60) if workers else ""
 
 
@@ -100,6 +100,11 @@ def step_clock(world: World, numbers: Numbers) -> str:
     return f"the clock is set by {step_s:+.0f} s"
 
 
+def read_batch(world: World, numbers: Numbers) -> str:
+    """Somebody reads the topics once, beside the query."""
+    return world.read_batch(Random(numbers[0]))
+
+
 def _nothing(world: World, numbers: Numbers) -> str:
     return ""
 
@@ -115,5 +120,6 @@ ACTIONS: Mapping[str, Callable[[World, Numbers], str]] = {
         freeze_driver,
         freeze_agent,
         step_clock,
+        read_batch,
     )
 } | {"fill_disk": _nothing, "break_files": _nothing}

@@ -7,14 +7,19 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from kfetch.fetch import broker_reader
+from kfetch.agent.shared_broker import SharedBroker
+from kfetch.fetch import broker_reader, recovery
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.progress import RangeProgress
 from kfetch.session import transitions
 from kfetch.session.metadata import FetchMetadata
 from kfetch.session.transitions import RequestKind, SessionEvent
+from kfetch.watch import batch_planning, driver
 from kfetch.watch.driver import Driver
+from kfetch.watch.initial_positions import bound_positions
+from kfetch.watch.narrowing import narrow
 from kfetch.watch.position_check import PositionCheck
+from kfetch.watch.split_planning import SplitPlanning
 from kfetch.watch.state import WatchState
 
 
@@ -117,6 +122,81 @@ def change_forgotten() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def cut_range_unread() -> Iterator[None]:
+    """A range that has lost both its start and its end is not read at all."""
+    readable_ends = SplitPlanning._readable_ends
+
+    def unmoved(self: SplitPlanning, start: Any, valid: Any, end: Any) -> Any:
+        ends = readable_ends(self, start, valid, end)
+        was, now = start.positions, valid.positions
+        return {
+            tp: until
+            for tp, until in ends.items()
+            if until == end.positions[tp] or (tp in was and was[tp] == now.get(tp))
+        }
+
+    with patch.object(SplitPlanning, "_readable_ends", unmoved):
+        yield
+
+
+@contextmanager
+def moves_extend_deadline() -> Iterator[None]:
+    """The time of a range begins again when it moves to another broker."""
+    since = SharedBroker.requested_since
+
+    def without_asked(self: SharedBroker, progress: RangeProgress) -> float:
+        return since(self, progress) + progress.asked_s
+
+    with patch.object(SharedBroker, "requested_since", without_asked):
+        yield
+
+
+@contextmanager
+def start_skips_a_record() -> Iterator[None]:
+    """A new query starts one offset too late."""
+
+    def late(*arguments: Any) -> Any:
+        found = bound_positions(*arguments)
+        return {tp: at._replace(offset=at.offset + 1) for tp, at in found.items()}
+
+    with patch.object(driver, "bound_positions", late):
+        yield
+
+
+@contextmanager
+def batch_skips_a_record() -> Iterator[None]:
+    """A batch read leaves out the first record of each partition."""
+
+    def narrower(*arguments: Any, **named: Any) -> Any:
+        found = narrow(*arguments, **named)
+        return {tp: (start + 1, end) for tp, (start, end) in found.items() if start + 1 < end}
+
+    with patch.object(batch_planning, "narrow", narrower):
+        yield
+
+
+@contextmanager
+def task_expiry_untold() -> Iterator[None]:
+    """A task goes on behind expired records, and tells nobody. The driver does tell."""
+    is_lost = recovery._is_lost
+
+    def untold(progress: Any, answer: Any, *, fail: bool) -> bool:
+        if answer.log_start > progress.offset:
+            return True
+        return is_lost(progress, answer, fail=fail)
+
+    with patch.object(recovery, "_is_lost", untold):
+        yield
+
+
+@contextmanager
+def expiry_told_nowhere() -> Iterator[None]:
+    """Neither the watch nor a task tells that records have expired."""
+    with expiry_unchecked(), task_expiry_untold():
+        yield
+
+
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     planted.__name__.replace("_", "-"): planted
     for planted in (
@@ -129,5 +209,11 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         new_topic_as_truncated,
         expiry_unchecked,
         change_forgotten,
+        cut_range_unread,
+        moves_extend_deadline,
+        start_skips_a_record,
+        batch_skips_a_record,
+        task_expiry_untold,
+        expiry_told_nowhere,
     )
 }

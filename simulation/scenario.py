@@ -2,19 +2,36 @@
 
 The cluster, the query's options, and a list of actions with their times. So a scenario can be made
 smaller: without one action, the others stay as they are.
+
+Most seeds are a swarm: each draws a few kinds of actions, and has no others. So rare orders of two
+or three kinds come often, which all kinds together would drown (Groce et al., Swarm Testing).
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
 
 from simulation import chaos
 from simulation.cluster import chaos as cluster_chaos
 from simulation.cluster.chaos import CODECS, Action, Profile
+from simulation.history.batch import Stored
+from simulation.kernel.scheduler import WALL_AT_START_S
 
 
 @dataclass(frozen=True)
@@ -46,6 +63,10 @@ class Scenario:
     """Options of the source."""
     actions: tuple[Action, ...] = field(repr=False)
     """In order of their times."""
+    latency_s: float = 0.002
+    """The longest way of a packet between two hosts."""
+    start_s: float = 0.0
+    """When the query starts. Topics and producers are earlier."""
 
 
 Weights = Mapping[str, float]
@@ -71,6 +92,7 @@ PROCESSES: Weights = {
     "freeze_agent": 1,
 }
 CLOCKS: Weights = {"step_clock": 1}
+BATCHES: Weights = {"read_batch": 2}
 
 TASKS: Weights = {"kill_worker": 4, "freeze_worker": 1, "freeze_agent": 1}
 LATE: Weights = {"delay_replies": 2, "slow": 2, "lag": 1, "elect": 1, "truncate": 0.5}
@@ -93,12 +115,8 @@ class Troubles(NamedTuple):
 
 
 PROFILES: Mapping[str, Troubles] = {
-    "calm": Troubles(0, 0, {}, {}),
-    "elections": Troubles(0.15, 0, NO_LOSSES, {}),
-    "kills": Troubles(0, 0.4, {}, PROCESSES),
-    "losses": Troubles(0.1, 0, LOSSES, {}),
-    "losses and kills": Troubles(0.1, 0.1, LOSSES, {**PROCESSES, **CLOCKS}),
-    "everything": Troubles(0.2, 0.1, {**NO_LOSSES, **LOSSES}, {**PROCESSES, **CLOCKS}),
+    "calm": Troubles(0, 0.03, {}, BATCHES),
+    "everything": Troubles(0.2, 0.1, {**NO_LOSSES, **LOSSES}, {**PROCESSES, **CLOCKS, **BATCHES}),
     "starts": Troubles(  # the driver ends while batch 0 runs
         0,
         0.4,
@@ -109,8 +127,8 @@ PROFILES: Mapping[str, Troubles] = {
         writes_per_s=10.0,
     ),
     "attempts": Troubles(  # attempts at tasks take over from each other while replies are late
-        0.3,
-        0.5,
+        0.1,
+        0.6,
         LATE,
         TASKS,
         fixed={
@@ -119,25 +137,85 @@ PROFILES: Mapping[str, Troubles] = {
             "speculation": 1.0,
             "task_slots": 4,
             "batch_s": 0.01,
+            "latency_s": 0.5,
         },
         options={"kafka.fetch.max.bytes": "2000", "maxRecordsPerPartition": ""},
         writes_per_s=10.0,
     ),
+    "takeovers": Troubles(  # a worker without an agent goes from one attempt to another
+        0.3,
+        0.1,
+        {**LATE, "truncate": 1, "expire": 2, "delete_records": 2},
+        {"stop_query": 1, "kill_driver": 1, "freeze_worker": 1, "kill_worker": 1},
+        fixed={
+            "minutes": 1.0,
+            "agents": False,
+            "speculation": 1.0,
+            "task_slots": 2,
+            "batch_s": 0.5,
+            "trigger_s": 0.0,
+            "latency_s": 0.05,
+        },
+        options={
+            "kafka.fetch.max.bytes": "2000",
+            "maxRecordsPerPartition": "",
+            "maxOffsetsPerTrigger": "",
+            "minPartitions": "",
+            "failOnDataLoss": "true",
+        },
+        writes_per_s=10.0,
+    ),
+    "histories": Troubles(  # logs are cut and grow again while the driver is away
+        0.3,
+        0.2,
+        {"truncate": 3, "expire": 1, "elect": 1},
+        {"freeze_driver": 2, "kill_driver": 2, "stop_query": 1},
+        fixed={"minutes": 2.0, "brokers": 3, "replicas": 3, "trigger_s": 1.0, "batch_s": 0.5},
+        writes_per_s=10.0,
+    ),
 }
+STARTING_GROUP = "starters"
+"""The group whose committed offsets a query may start at."""
+SWARM = "swarm"
+_DRAWN = (
+    *[SWARM] * 6,
+    "calm",
+    "everything",
+    "starts",
+    "starts",
+    "attempts",
+    "takeovers",
+    "takeovers",
+    "histories",
+)
+_SWARM_PER_S = (0.05, 0.2, 0.5)
+_SWARM_SIZES = (1, 2, 2, 3, 3, 5, 8)
+
+
+def _swarm(chance: random.Random) -> Troubles:
+    """Returns the troubles of one seed: a few kinds of all."""
+    of_cluster = {**NO_LOSSES, **LOSSES, "delete_topic": 1.0}
+    of_processes = {**PROCESSES, **CLOCKS, **BATCHES}
+    kinds = chance.sample([*of_cluster, *of_processes], chance.choice(_SWARM_SIZES))
+    drawn = [{kind: 1.0 for kind in kinds if kind in known} for known in (of_cluster, of_processes)]
+    per_s = chance.choice(_SWARM_PER_S)
+    shares = [per_s * len(one) / len(kinds) for one in drawn]
+    return Troubles(shares[0], shares[1], drawn[0], drawn[1])
 
 
 def scenario(seed: int, minutes: float | None = None, profile: str | None = None) -> Scenario:
     """Returns the scenario of a seed."""
     chance = random.Random(seed)
-    drawn = chance.choice(sorted(PROFILES))
+    drawn, swarm = chance.choice(_DRAWN), _swarm(chance)
     profile = profile or drawn
-    troubles = PROFILES[profile]
+    troubles = PROFILES.get(profile, swarm)
     drawn_minutes = chance.choice((1.0, 2.0, 4.0))
     minutes = minutes or troubles.fixed.get("minutes", drawn_minutes)
-    brokers = chance.choice((1, 2, 3, 3, 3))
+    brokers = troubles.fixed.get("brokers", chance.choice((1, 2, 3, 3, 3)))
     partitions = tuple(chance.choice((1, 2, 4)) for _ in range(chance.choice((1, 1, 2))))
     trigger_s = chance.choice((0.0, 0.0, 1.0, 5.0))
     batch_s = chance.choice((0.0, 0.01, 0.5))
+    start_s = chance.choice((0.0, 0.0, minutes * 20))
     drawn_scenario = Scenario(
         seed=seed,
         profile=profile,
@@ -155,15 +233,18 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
         trigger_s=trigger_s,
         available_now=chance.random() < 0.15,
         agents=chance.random() < 0.5,
-        options=tuple(sorted(_options(chance, trigger_s, troubles).items())),
+        options=tuple(sorted(_options(chance, trigger_s, start_s, troubles).items())),
         actions=tuple(_actions(chance, minutes * 60, troubles, partitions, brokers)),
+        latency_s=chance.choice((0.002, 0.002, 0.05, 0.5)),
+        start_s=start_s,
     )
     return replace(drawn_scenario, **{**troubles.fixed, "minutes": minutes})
 
 
 def to_json(found: Scenario) -> str:
     """Returns a scenario as JSON text, an action to a line."""
-    fields = asdict(found) | {"actions": []}
+    fields = asdict(found)
+    fields["actions"] = fields.pop("actions")[:0]  # the last one
     lines = ",\n".join(json.dumps(action) for action in found.actions)
     return json.dumps(fields)[:-2] + f"\n{lines}\n]}}\n"
 
@@ -181,9 +262,31 @@ def from_json(text: str) -> Scenario:
     )
 
 
-def _options(chance: random.Random, trigger_s: float, troubles: Troubles) -> dict[str, str]:
+def _starting(chance: random.Random, start_s: float) -> dict[str, str]:
+    """Returns options that say where the query starts."""
+    time_ms = str(int((WALL_AT_START_S + start_s * chance.choice((0.3, 0.8, 1.2))) * 1000))
+    starts: dict[str, Any] = chance.choice(
+        (
+            {"startingOffsets": "earliest"},
+            {"startingOffsets": "earliest"},
+            {"startingOffsets": "latest"},
+            {"startingOffsets": json.dumps({"t0": {"0": -1, "*": -2}, "*": -1})},
+            {"startingOffsets": "group", "kfetch.startingGroup": STARTING_GROUP},
+            {"startingTimestamp": time_ms},
+            {"startingTimestamp": f"-{int(start_s / 2) + 1}s"},
+            {"startingOffsetsByTimestamp": json.dumps({"t0": {"0": -1}, "*": int(time_ms)})},
+        )
+    )
+    if any("imestamp" in name for name in starts):
+        starts["startingOffsetsByTimestampStrategy"] = "latest"
+    return starts
+
+
+def _options(
+    chance: random.Random, trigger_s: float, start_s: float, troubles: Troubles
+) -> dict[str, str]:
     options = {
-        "startingOffsets": chance.choice(("earliest", "earliest", "latest")),
+        **_starting(chance, start_s),
         "failOnDataLoss": chance.choice(("true", "false")),
         "kafka.isolation.level": chance.choice(("read_uncommitted", "read_committed")),
         "kafka.metadata.max.age.ms": chance.choice(("5000", "30000")),
@@ -203,8 +306,58 @@ def _options(chance: random.Random, trigger_s: float, troubles: Troubles) -> dic
         options["kafka.client.rack"] = "rack-0"
     if chance.random() < 0.2:
         options["kfetch.commitGroup"] = "lag"
+    if "startingOffsets" in troubles.options:
+        options = {name: text for name, text in options.items() if not _is_start(name)}
     fixed = {**options, **troubles.options}
     return {name: value for name, value in fixed.items() if value}
+
+
+BATCH_OPTIONS = (
+    "kafka.isolation.level",
+    "kafka.fetch.max.bytes",
+    "kafkaConsumer.pollTimeoutMs",
+    "maxRecordsPerPartition",
+    "minPartitions",
+    "kafka.client.rack",
+)
+"""Options of the query that its batch reads have, too."""
+
+
+def drawn_batch(
+    chance: random.Random, wall_s: float, options: Mapping[str, str]
+) -> tuple[dict[str, str], list[Any], Callable[[Stored], bool]]:
+    """Returns the options of a batch read, its filters, and whether they accept a record."""
+    now_ms = int(wall_s * 1000)
+    early, late = sorted(now_ms - int(chance.random() * 60_000) for _ in range(2))
+    bounds = chance.choice(
+        (
+            {},
+            {},
+            {"startingTimestamp": str(early), "startingOffsetsByTimestampStrategy": "latest"},
+            {"endingTimestamp": str(late)},
+            {"startingTimestamp": "-30s", "startingOffsetsByTimestampStrategy": "latest"},
+            {"startingOffsets": json.dumps({"t0": {"0": -2}, "*": -2})},
+        )
+    )
+    middle = datetime.fromtimestamp(early / 1000, UTC)
+    offset, index = chance.randrange(200), chance.randrange(2)
+    filters: list[tuple[list[Any], Callable[[Stored], bool]]] = [
+        ([], lambda one: True),
+        ([GreaterThanOrEqual(("timestamp",), middle)], lambda one: one.time_ms >= early),
+        ([LessThan(("timestamp",), middle)], lambda one: one.time_ms < early),
+        ([GreaterThan(("offset",), offset)], lambda one: one.offset > offset),
+        ([LessThanOrEqual(("offset",), offset)], lambda one: one.offset <= offset),
+        ([EqualTo(("partition",), index)], lambda one: one.partition == index),
+        ([In(("topic",), ("t0", "t9"))], lambda one: one.topic == "t0"),
+        ([Not(StringStartsWith(("topic",), "t1"))], lambda one: one.topic != "t1"),
+        ([In(("offset",), (offset, offset + 3))], lambda one: one.offset in (offset, offset + 3)),
+    ]
+    drawn, accepts = chance.choice(filters)
+    return {**options, **bounds}, drawn, accepts
+
+
+def _is_start(name: str) -> bool:
+    return name.startswith("starting") or name == "kfetch.startingGroup"
 
 
 def _actions(

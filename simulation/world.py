@@ -23,14 +23,19 @@ from pyspark import TaskContext
 from kfetch import decoding, losses
 from kfetch.errors import DataLoss, KfetchError
 from kfetch.offsets import from_json
+from kfetch.options import SourceOptions
 from kfetch.spark import options as parsing
+from kfetch.spark.batch import KfetchReader, NarrowingReader
 from kfetch.spark.source import KfetchStreamReader
 from simulation.chaos import ACTIONS
 from simulation.cluster.chaos import Action, Chaos
 from simulation.cluster.cluster import Cluster, Place
 from simulation.cluster.releases import RELEASES
 from simulation.history.account import Account, Imbalance
+from simulation.history.batch import Filter, Stock, between, check_rows, records
+from simulation.history.budgets import Budgets
 from simulation.history.sessions import sessions_compared
+from simulation.history.starts import look, wrong_starts
 from simulation.kernel import Kernel, Process
 from simulation.kernel.stand_ins import all_modules
 from simulation.kernel.substitution import (
@@ -43,7 +48,8 @@ from simulation.kernel.substitution import (
 from simulation.machine import Machine, OsProcess, installed
 from simulation.machine.install import GLOBALS, agent_modules, agent_program
 from simulation.network import Network
-from simulation.scenario import Scenario
+from simulation.scenario import BATCH_OPTIONS, STARTING_GROUP, Scenario, drawn_batch
+from simulation.spark.batch import BatchRead
 from simulation.spark.executor import Executor, Row, TaskFailed
 from simulation.spark.query import Checkpoint, Query, Sink, Trigger
 
@@ -52,6 +58,10 @@ SETTLE_S = 900.0
 QUIET_S = 30.0
 _LOOK_S = 5.0
 _AGENT_ENDS_S = 20.0
+_STOPS_S = 900.0
+"""A micro-batch whose records are gone ends after four attempts of two minutes each."""
+_QUICK_S = 0.002
+"""The longest way of a packet while the query catches up."""
 _STEPS_A_SECOND_MAX = 60_000
 """More steps within a virtual second are a hot loop."""
 _QUIET_REQUESTS_MAX = 4.0
@@ -133,11 +143,16 @@ class World:
         )
         self._note_writes()
         self.network = Network(self.kernel, self.cluster)
+        self.network.latency_s = scenario.latency_s
         self.machine = Machine(self.kernel, programs={"kfetch.agent": agent_program})
         self.machine.start_s = lambda: 0.15 + self.kernel.random.random() * 0.4
         self.machine.on_exec = self._agent_began
         self._agents: list[OsProcess] = []
-        self.checkpoint = Checkpoint()
+        self._budgets = Budgets(self.kernel)
+        self._healed = False
+        self._batch_reads: list[BatchRead] = []
+        """Those that run."""
+        self.checkpoint = Checkpoint(on_planned=self._planned)
         self.sink = _RecordingSink(self.account, self.fail)
         self.executor = self._new_executor()
         self.query: Query
@@ -205,6 +220,55 @@ class World:
         """Returns the living agents' processes."""
         return [agent.process for agent in self._agents if agent.running]
 
+    def workers(self) -> list[Process]:
+        """Returns the living workers' processes."""
+        executors = [self.executor, *(one.executor for one in self._batch_reads)]
+        return [process for executor in executors for process in executor.processes()]
+
+    def read_batch(self, chance: random.Random) -> str:
+        """Read the topics once, between bounds and with filters that chance draws."""
+        texts, filters, accepts = drawn_batch(chance, self.kernel.wall, self._batch_options())
+        options = parsing.parse(texts, batch=True)
+        reader = NarrowingReader(options) if filters else KfetchReader(options)
+        before = records(self.cluster, self.account.aborted)
+        read = BatchRead(
+            self.kernel,
+            reader,
+            filters,
+            self._new_executor(),
+            lambda read: self._batch_ended(read, options, before, accepts),
+        )
+        self._batch_reads.append(read)
+        self.machine.adopt(read.process, self.machine.init, "python3")
+        read.start()
+        return f"a batch read from {options.starting.summary}, filters {filters}"
+
+    def _batch_options(self) -> dict[str, str]:
+        ours = {name: text for name, text in self.scenario.options if name in BATCH_OPTIONS}
+        return {**self._common_options(), **ours, "failOnDataLoss": "true"}
+
+    def _batch_ended(
+        self, read: BatchRead, options: SourceOptions, before: Stock, accepts: Filter
+    ) -> None:
+        self._batch_reads.remove(read)
+        self.kernel.after(0.0, read.executor.kill)
+        error = read.error
+        self.tell(f"a batch read has {len(read.rows)} rows" if error is None else repr(error))
+        after = records(self.cluster, self.account.aborted)
+        stayed = {value: one for value, one in before.items() if after.get(value) == one}
+        now_ms = int(self.kernel.wall * 1000)
+        must = between(stayed, options.starting, options.ending, now_ms)
+        try:
+            if isinstance(error, DataLoss):
+                self.account.check_happened(error)
+            elif error is not None:
+                self._check_error(error)
+            else:
+                wanted = [value for value, one in must.items() if accepts(one)]
+                check_rows(read.rows, wanted, self.account)
+        except FOUND as problem:
+            self.fail(str(problem))
+
     def _agent_began(self, agent: OsProcess) -> None:
         self._agents.append(agent)
         self.tell(f"{agent} begins")
@@ -234,7 +298,10 @@ class World:
             self.cluster.create_topic(name, partitions, self.now_ms, replicas=scenario.replicas)
         for action in scenario.actions:
             kernel.after(action.at_s, self._happen, action)
-        self._start_query()
+        if scenario.start_s:
+            kernel.after(scenario.start_s, self._start_query)
+        else:
+            self._start_query()
         self._steps(scenario.minutes * 60)
         self._heal()
         self._settle()
@@ -259,6 +326,8 @@ class World:
 
     def _happen(self, action: Action) -> None:
         if action.kind in ACTIONS:
+            if not self.runs:
+                return  # there is no process yet
             self.tell(ACTIONS[action.kind](self, action.arguments["numbers"]))
         else:
             self.chaos.perform(action)
@@ -272,27 +341,23 @@ class World:
             scenario.task_slots,
             self.machine,
             speculation=scenario.speculation,
-            batch_s=scenario.batch_s,
+            batch_s=0.0 if self._healed else scenario.batch_s,
         )
 
     def _start_query(self) -> None:
         if self._stops:
             return
         self.runs += 1
-        options = {
-            "kafka.bootstrap.servers": ",".join(f"{h}:{p}" for h, p in self.cluster.bootstrap),
-            "subscribe": ",".join(self._partitions),
-            "kfetch.agent": "process" if self.scenario.agents else "inline",
-            "kafka.request.timeout.ms": "10000",
-            **dict(self.scenario.options),
-        }
+        options = {**self._common_options(), **dict(self.scenario.options)}
         if self._tolerates:
             options["failOnDataLoss"] = "false"
         parsed = parsing.parse(options)
+        if self.runs == 1:
+            self._commit_group()
         available_now = self.scenario.available_now
         self.query = Query(
             self.kernel,
-            lambda: KfetchStreamReader(parsed),
+            lambda: self._reader(parsed),
             self.checkpoint,
             self.sink,
             self.executor,
@@ -302,6 +367,46 @@ class World:
         query = self.query
         self.machine.adopt(query.process, self.machine.init, "python3")
         query.process.on_end(lambda: self._query_ended(query))
+
+    def _common_options(self) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": ",".join(f"{h}:{p}" for h, p in self.cluster.bootstrap),
+            "subscribe": ",".join(self._partitions),
+            "kfetch.agent": "process" if self.scenario.agents else "inline",
+            "kafka.request.timeout.ms": "10000",
+        }
+
+    def _reader(self, options: SourceOptions) -> KfetchStreamReader:
+        """Returns a reader whose first look-up of a start is checked."""
+        reader = KfetchStreamReader(options)
+        look_up = reader.initialOffset
+
+        def checked() -> dict[str, Any]:
+            del reader.initialOffset
+            if not self.checkpoint.offsets:
+                self.account.begin()
+            before = look(self.cluster, self.kernel.wall, STARTING_GROUP)
+            found = look_up()
+            after = look(self.cluster, self.kernel.wall, STARTING_GROUP)
+            wrong = wrong_starts(options.starting, before, after, from_json(found))
+            if wrong:
+                self.fail(_list(wrong))
+            return found
+
+        reader.initialOffset = checked  # type: ignore[method-assign]
+        return reader
+
+    def _planned(self, end: str) -> None:
+        positions = from_json(json.loads(end)).positions
+        self.account.planned({(tp.topic, tp.partition): (*at,) for tp, at in positions.items()})
+
+    def _commit_group(self) -> None:
+        """Commit the offsets of the group at which a query may start."""
+        commits = self.cluster.commits.setdefault(STARTING_GROUP, {})
+        chance = random.Random(self.scenario.seed + 2)
+        for place, hosted in self.cluster.leaders():
+            unread = hosted.log.high_watermark - hosted.log.start
+            commits[place] = hosted.log.start + int(unread * chance.random()), -1
 
     def _query_ended(self, query: Query) -> None:
         error = query.error
@@ -351,13 +456,17 @@ class World:
         """End everything that is wrong, and write no more."""
         self.tell("everything is healed")
         self.chaos.heal()
+        self._healed = True
+        self.network.latency_s, self.executor.batch_s = _QUICK_S, 0.0
         for name in self._partitions:
             self._create_again(name)
 
     def _settle(self) -> None:
         """Step until the account is balanced. Raises Violation if it takes too long."""
         delivered, deadline = -1, 0.0
-        while problems := self._problems():
+        while problems := self._problems() or [
+            f"{one.process} still reads" for one in self._batch_reads
+        ]:
             if len(self.account.delivered) > delivered:
                 delivered, deadline = len(self.account.delivered), self.kernel.now + SETTLE_S
             if self.kernel.now >= deadline:
@@ -404,12 +513,16 @@ class World:
         most = _QUIET_REQUESTS_MAX * QUIET_S * len(self.cluster.brokers)
         if requests > most and not self.scenario.available_now:
             raise Violation(f"{requests} requests within {QUIET_S:.0f} s, though nothing happens")
+        if problems := self._budgets.problems():
+            raise Violation(_list(problems))
 
     def _end(self) -> None:
         """Stop the query, and check what it leaves."""
         self._stops = True
         self.query.stop()
-        self._steps(60.0)
+        until = self.kernel.now + _STOPS_S
+        while self.query.alive and self.kernel.now < until:
+            self._steps(_LOOK_S)
         if self.query.alive:
             raise Violation("the query does not stop")
         self.executor.kill()
@@ -418,6 +531,10 @@ class World:
             raise Violation(f"agents are left over: {self.agents()}")
         if self.network.connections:
             raise Violation(f"connections are left over: {list(self.network.connections)}")
+        if self.machine.tree.segments():
+            gc.collect()
+        if left := self.machine.tree.segments():
+            raise Violation(f"{len(left)} pieces of shared memory are left over")
 
     @contextmanager
     def _installed(self) -> Iterator[None]:
@@ -430,6 +547,7 @@ class World:
             stack.enter_context(substituted(modules, all_modules(kernel)))
             stack.enter_context(self.network.installed(modules))
             stack.enter_context(sessions_compared(self.cluster, self.fail))
+            stack.enter_context(self._budgets.noted())
             stack.enter_context(
                 patched(
                     {
@@ -477,6 +595,8 @@ def prepare() -> None:
     decoding.load_decoder()
     agent_modules()
     TaskContext.get()
+    gc.collect()
+    gc.freeze()  # a collection after each simulation looks at its own objects alone
 
 
 def simulate(scenario: Scenario) -> Outcome:

@@ -6,11 +6,12 @@ import struct
 from collections.abc import Sequence
 
 from simulation.cluster.log import Batch
-from tests.kfetch.records.batch_builder import batch, record
+from tests.kfetch.records.batch_builder import batch, record, varint
 
 _TRANSACTIONAL, _CONTROL, _APPEND_TIME = 0x10, 0x20, 0x08
 _MARKER_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.pack(">hi", 0, 0)
+_VARINTS = [varint(number) for number in range(1024)]
 
 
 def records(
@@ -31,7 +32,7 @@ def records(
     if producer >= 0:
         attributes |= _TRANSACTIONAL
     data = batch(
-        *[record(offset=number, value=value) for number, value in enumerate(values)],
+        *[_record(number, value) for number, value in enumerate(values)],
         base=base,
         epoch=epoch,
         codec=codec,
@@ -42,6 +43,12 @@ def records(
     )
     last = base + len(values) - 1
     return Batch(base, last, epoch, time_ms, data, tuple(values), producer, producer >= 0)
+
+
+def _record(number: int, value: bytes) -> bytes:
+    """Returns what ``record`` does, for a short value without a key."""
+    body = b"\0\0" + _VARINTS[number] + b"\1" + _VARINTS[len(value)] + value + b"\0"
+    return _VARINTS[len(body)] + body
 
 
 def marker(base: int, epoch: int, time_ms: int, producer: int, *, commits: bool) -> Batch:

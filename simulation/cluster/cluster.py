@@ -32,8 +32,8 @@ class Listener:
     ) -> None:
         """A producer was told that Kafka has these records from an offset on."""
 
-    def lost(self, topic_id: UUID, place: Place, records: Records) -> None:
-        """A leader was elected without these records. Others may be written at their offsets."""
+    def lost(self, topic_id: UUID, place: Place, records: Records, kept: int) -> None:
+        """A leader was elected without these records. Its log ends at ``kept``, and grows again."""
 
     def expired(self, topic_id: UUID, place: Place, records: Records, start: int) -> None:
         """These records were deleted: the log starts at an offset now."""
@@ -226,6 +226,10 @@ class Cluster:
         hosted = self._leading((name, index)) or self._last_leader((name, index))
         return hosted.log.records(hosted.log.last_stable) if hosted else []
 
+    def leaders(self) -> list[tuple[Place, Hosted]]:
+        """Returns each partition that has a leader, with the leader's replica."""
+        return [(place, hosted) for place in self._places() if (hosted := self._leading(place))]
+
     def bounds(self, name: str, index: int) -> tuple[int, int] | None:
         """Returns a log's start and high watermark; None without a leader."""
         hosted = self._leading((name, index))
@@ -246,7 +250,7 @@ class Cluster:
 
     def open_transactions(self) -> list[tuple[str, int, int]]:
         """Returns name, partition and producer of the transactions that run."""
-        found = [(place, hosted) for place in self._places() if (hosted := self._leading(place))]
+        found = self.leaders()
         return [(*place, producer) for place, hosted in found for producer in hosted.log.open]
 
     def _append(self, place: Place, hosted: Hosted, batch: Batch, now_ms: float) -> None:
@@ -298,8 +302,8 @@ class Cluster:
             if hosted is not None and self._follows(number, place, leading):
                 _follow(hosted, leading)
                 followers.append((number, hosted))
-            if number in partition.in_sync:
-                in_sync_end = min(in_sync_end, hosted.log.end if hosted is not None else 0)
+            elif number in partition.in_sync:  # it may have others at the same offsets
+                in_sync_end = min(in_sync_end, _common_end(hosted, leading) if hosted else 0)
         log.high_watermark = max(log.high_watermark, in_sync_end)
         if place in self._waiting:
             self._acknowledge(place, leading)
@@ -382,7 +386,7 @@ class Cluster:
         lost = [record for record in former.log.records(end) if record[0] >= kept]
         self._acknowledged_end[key] = min(end, kept)
         if kept < end:  # also if all of them had expired
-            self.listener.lost(former.topic_id, place, lost)
+            self.listener.lost(former.topic_id, place, lost, kept)
 
     def elect_behind(self, name: str, index: int, now_ms: float) -> bool:
         """Elect a leader that has all records, and knows an older high watermark.

@@ -7,13 +7,16 @@ the cluster and to the sink. It is balanced once the query has caught up:
 - No value is in the sink twice, and each has the partition and the offset that Kafka gave it.
 - A record that expired or went with its topic before it was delivered was named as lost.
 - A delivered record that the log lost by a truncation was named, too.
-- Each loss that was named has happened.
+- Each loss that was named has happened. It names only records that were lost by then.
+
+Some losses no client can know. A log keeps no trace of a history below its start, so a truncation
+shows only above the log start. And a new leader may never have had the records that expired.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -42,12 +45,12 @@ class Acknowledged(NamedTuple):
     offset: int
 
 
-class Named(NamedTuple):
-    """Offsets of a partition that an error or a warning named as lost."""
+class Lost(NamedTuple):
+    """A record that a log has lost, and that nobody has named yet."""
 
-    start: int
-    end: int
-    loss: type[DataLoss]
+    record: Acknowledged
+    fate: str
+    """Truncated, expired or deleted."""
 
 
 class Account(Listener):
@@ -61,11 +64,15 @@ class Account(Listener):
         """The micro-batch of each delivered value."""
         self.aborted: set[bytes] = set()
         """Values of aborted transactions: a query may or may not read them."""
-        self.fates: dict[bytes, str] = {}
-        """Why a log lost a value: truncated, expired or deleted."""
-        self.named: dict[Place, list[Named]] = defaultdict(list)
-        self._unprovable: set[bytes] = set()
-        """Expired values of a history that an unclean election ended."""
+        self._lost: dict[Place, dict[bytes, Lost]] = defaultdict(dict)
+        """What an error or a warning has still to name, by value."""
+        self._ends: dict[Place, tuple[int, int]] = {}
+        """The last planned end, and its leader epoch."""
+        self._batch_starts: dict[Place, tuple[int, int]] = {}
+        """The end before it, where the last planned micro-batch starts."""
+        self._cut_ends: dict[Place, int] = {}
+        """The offsets of those ends below which the log was cut since."""
+        self._cut_starts: dict[Place, int] = {}
         self._starts: dict[Place, int] = {}
         self._deleted: set[str] = set()
         self._truncated: set[Place] = set()
@@ -79,58 +86,96 @@ class Account(Listener):
         for offset, value in enumerate(values, base):
             self.records[value] = Acknowledged(place, topic_id, offset)
 
-    def lost(self, topic_id: UUID, place: Place, records: Records) -> None:
+    def lost(self, topic_id: UUID, place: Place, records: Records, kept: int) -> None:
         """See Listener."""
         self._truncated.add(place)
+        for positions, cut in (
+            (self._batch_starts, self._cut_starts),
+            (self._ends, self._cut_ends),
+        ):
+            if place in positions and kept < positions[place][0]:
+                cut[place] = positions[place][0]
         # The new leader may never have had them, so no query can know that they expired.
-        for value, fate in self.fates.items():
-            if fate == "expired" and self.records[value].place == place:
-                self._unprovable.add(value)
-        self._note_gone(topic_id, place, records, "truncated")
+        self._forgive(place, lambda lost: lost.fate == "expired" and lost.record.offset >= kept)
+        self._note_lost(topic_id, place, records, "truncated")
 
     def expired(self, topic_id: UUID, place: Place, records: Records, start: int) -> None:
         """See Listener."""
         self._starts[place] = max(start, self._starts.get(place, 0))
-        self._note_gone(topic_id, place, records, "expired")
+        position = max(cut.get(place, 0) for cut in (self._cut_starts, self._cut_ends))
+        if position:
+            # The log tells no more where the histories part. It may be anywhere below the position.
+            self._forgive(place, lambda lost: lost.record.offset < min(start, position))
+            records = [record for record in records if record[0] >= position]
+        self._note_lost(topic_id, place, records, "expired")
 
     def deleted(self, topic_id: UUID, place: Place, records: Records) -> None:
         """See Listener."""
         self._deleted.add(place[0])
-        self._note_gone(topic_id, place, records, "deleted")
+        self._note_lost(topic_id, place, records, "deleted")
 
-    def _note_gone(self, topic_id: UUID, place: Place, records: Records, fate: str) -> None:
+    def _note_lost(self, topic_id: UUID, place: Place, records: Records, fate: str) -> None:
         for offset, value in records:
-            self.records[value] = Acknowledged(place, topic_id, offset)
-            self.fates.setdefault(value, fate)
+            self.records[value] = record = Acknowledged(place, topic_id, offset)
+            self._lost[place][value] = Lost(record, fate)
+
+    def _forgive(self, place: Place, applies: Callable[[Lost], bool]) -> None:
+        lost = self._lost[place]
+        self._lost[place] = {value: one for value, one in lost.items() if not applies(one)}
 
     # -- the query tells ---------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """Note that a query without a checkpoint looks up where it starts: it lost nothing yet."""
+        self._lost.clear()
+
+    def planned(self, ends: Mapping[Place, tuple[int, int]]) -> None:
+        """Note the end of a micro-batch: offsets and leader epochs."""
+        former = self._ends
+        self._batch_starts, self._ends = former, dict(ends)
+        self._cut_starts = self._cut_ends
+        self._cut_ends = {
+            place: at for place, at in self._cut_ends.items() if ends.get(place) == former[place]
+        }
+
+    def check_happened(self, loss: DataLoss) -> None:
+        """Raises Imbalance if a loss has not happened."""
+        where = loss.where
+        place = where.get("topic", ""), where.get("partition", -1)
+        if isinstance(loss, RecordsExpired):
+            happened = where["log_start_offset"] <= self._starts.get(place, 0)
+        elif isinstance(loss, LogTruncated):
+            happened = place in self._truncated
+        elif isinstance(loss, OffsetBeyondLog):
+            happened = place in self._truncated or place[0] in self._deleted
+        elif isinstance(loss, (PartitionGone, TopicRecreated)):
+            # An AvailableNow query that ends names several partitions.
+            happened = "partitions" in where or place[0] in self._deleted
+        else:
+            raise Imbalance(f"a loss of an unknown kind: {loss!r}")
+        if not happened:
+            raise Imbalance(f"a loss was named that has not happened: {loss.what}")
+
     def name(self, loss: DataLoss) -> None:
         """Note a loss that an error or a warning names. Raises Imbalance if there was none."""
+        self.check_happened(loss)
         where = loss.where
         place = where.get("topic", ""), where.get("partition", -1)
         offset = where.get("offset", 0)
         if isinstance(loss, RecordsExpired):
-            self._check(loss, where["log_start_offset"] <= self._starts.get(place, 0))
-            named = Named(offset, where["log_start_offset"], RecordsExpired)
+            self._name(place, offset, where["log_start_offset"])
         elif isinstance(loss, LogTruncated):
-            self._check(loss, place in self._truncated)
-            named = Named(where["end_offset"], offset, LogTruncated)
+            end = where["end_offset"]
+            # At the log start, the broker can't tell how far below it the histories part.
+            self._name(place, end if end > self._starts.get(place, 0) else 0, offset)
         elif isinstance(loss, OffsetBeyondLog):
-            self._check(loss, place in self._truncated or place[0] in self._deleted)
-            named = Named(where["high_watermark"], offset, OffsetBeyondLog)
-        elif isinstance(loss, (PartitionGone, TopicRecreated)):
-            named = Named(0, _NO_LIMIT, type(loss))
-            if "partitions" in where:  # of an AvailableNow query, which ends
-                return
-            self._check(loss, place[0] in self._deleted)
-        else:
-            raise Imbalance(f"a loss of an unknown kind: {loss!r}")
-        self.named[place].append(named)
+            self._name(place, where["high_watermark"], offset)
+        elif "partitions" not in where:
+            self._forgive(place, lambda lost: lost.record.topic_id != where.get("topic_id_now"))
 
-    def _check(self, loss: DataLoss, happened: bool) -> None:
-        if not happened:
-            raise Imbalance(f"a loss was named that has not happened: {loss.what}")
+    def _name(self, place: Place, start: int, end: int) -> None:
+        """Take the records of some offsets as named, if they are lost already."""
+        self._forgive(place, lambda lost: start <= lost.record.offset < end)
 
     def deliver(self, batch_id: int, rows: Iterable[tuple[str, int, int, bytes]]) -> None:
         """Note the rows of one task that the sink took. Raises Imbalance."""
@@ -138,11 +183,7 @@ class Account(Listener):
         for topic, partition, offset, value in rows:
             text = f"{value!r} at {topic}-{partition} offset {offset}, micro-batch {batch_id}"
             place = topic, partition
-            if self.produced.get(value) != place:
-                raise Imbalance(f"a record that nobody wrote there: {text}")
-            known = self.records.get(value)
-            if known is not None and known.offset != offset:
-                raise Imbalance(f"another offset than Kafka's {known.offset}: {text}")
+            self.check_row(place, offset, value)
             if value in self.delivered:
                 raise Imbalance(f"twice: {text}, and micro-batch {self.delivered[value]}")
             if offset <= last.get(place, -1):
@@ -150,12 +191,21 @@ class Account(Listener):
             last[place] = offset
             self.delivered[value] = batch_id
 
+    def check_row(self, place: Place, offset: int, value: bytes) -> None:
+        """Raises Imbalance if a row is not a record of this partition with this offset."""
+        text = f"{value!r} at {place[0]}-{place[1]} offset {offset}"
+        if self.produced.get(value) != place:
+            raise Imbalance(f"a record that nobody wrote there: {text}")
+        known = self.records.get(value)
+        if known is not None and known.offset != offset:
+            raise Imbalance(f"another offset than Kafka's {known.offset}: {text}")
+
     # -- the balance -------------------------------------------------------------------------
 
     def missing(
         self, surviving: Mapping[Place, Iterable[tuple[int, bytes]]], starts: Mapping[Place, int]
     ) -> list[str]:
-        """Returns a line for each surviving record that is neither delivered nor named as lost.
+        """Returns a line for each surviving record that is not delivered.
 
         ``starts``: where the query began, for partitions that existed then.
         """
@@ -163,27 +213,17 @@ class Account(Listener):
             f"never delivered: {value!r} at {place[0]}-{place[1]} offset {offset}"
             for place, records in surviving.items()
             for offset, value in records
-            if value not in self.delivered
-            and offset >= starts.get(place, 0)
-            and not self._is_named(place, offset)
+            if value not in self.delivered and offset >= starts.get(place, 0)
         ]
 
     def unnamed(self, starts: Mapping[Place, int]) -> list[str]:
         """Returns a line for each record that is lost, and that neither error nor warning named."""
         return [
-            f"{fate}, and not named as lost: {value!r}, {self.records[value]}"
-            for value, fate in self.fates.items()
+            f"{lost.fate}, and not named as lost: {value!r}, {lost.record}"
+            for place, of_place in self._lost.items()
+            for value, lost in of_place.items()
             # A record that nobody read before a truncation is of no history that survives.
-            if (value in self.delivered) == (fate == "truncated")
+            if (value in self.delivered) == (lost.fate == "truncated")
             and value not in self.aborted
-            and value not in self._unprovable
-            and self._must_be_named(self.records[value], starts)
+            and lost.record.offset >= starts.get(place, 0)
         ]
-
-    def _must_be_named(self, record: Acknowledged, starts: Mapping[Place, int]) -> bool:
-        if record.offset < starts.get(record.place, 0):
-            return False
-        return not self._is_named(record.place, record.offset)
-
-    def _is_named(self, place: Place, offset: int) -> bool:
-        return any(one.start <= offset < one.end for one in self.named.get(place, ()))

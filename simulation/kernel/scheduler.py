@@ -17,7 +17,9 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 Waiters = list["Thread"]
 _FOREVER = float("inf")
-_START_WALL_S = 1_800_000_000.0
+_START_S, _START_WALL_S = 1000.0, 1_800_000_000.0
+WALL_AT_START_S = _START_S + _START_WALL_S
+"""Seconds since 1970 when a simulation begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class Kernel:
         self.seed = seed
         self.random = random.Random(seed)
         self._chance = self.random.random
-        self.now = 1000.0
+        self.now = _START_S
         """Steady time in seconds, as time.monotonic gives it."""
         self.wall_offset = _START_WALL_S
         self.steps = 0

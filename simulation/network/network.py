@@ -19,7 +19,7 @@ from simulation.cluster.fetching import Fetch
 from simulation.kernel import Kernel, Process
 from simulation.network.connection import CLOSED, RESET, SimulatedConnection
 
-_LEAST_S, _SPREAD_S = 0.0002, 0.002
+_LEAST_S = 0.0002
 _REFUSED = "[Errno 111] Connection refused"
 _TIMED_OUT = "timed out"
 _NO_REPLY = "no reply within the deadline"
@@ -52,6 +52,8 @@ class Network:
     def __init__(self, kernel: Kernel, cluster: Cluster) -> None:
         self.kernel = kernel
         self.cluster = cluster
+        self.latency_s = 0.002
+        """The longest way of a packet."""
         self.links = {number: Link() for number in cluster.brokers}
         self.connections: dict[SimulatedConnection, None] = {}
 
@@ -261,4 +263,4 @@ class Network:
 
     def _latency(self, number: int) -> float:
         slow_s = self.links[number].slow_s
-        return _LEAST_S + self.kernel.random.random() * _SPREAD_S + slow_s
+        return _LEAST_S + self.kernel.random.random() * self.latency_s + slow_s

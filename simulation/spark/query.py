@@ -41,6 +41,8 @@ class Checkpoint:
     commits: set[int] = field(default_factory=set)
     first_start: Offset = ""
     """Where batch 0 began when the offset log took its end. Spark does not keep it."""
+    on_planned: Callable[[Offset], object] = lambda end: None
+    """Called with each end that the offset log takes."""
 
 
 @dataclass
@@ -175,6 +177,7 @@ class Query:
         if batch_id == 0:
             self.checkpoint.first_start = start
         self.checkpoint.offsets[batch_id] = end
+        self.checkpoint.on_planned(end)
         self._pause()
         if batch_id > 0:
             reader.commit(json.loads(self.checkpoint.offsets[batch_id - 1]))

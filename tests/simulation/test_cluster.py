@@ -26,7 +26,7 @@ class Account(Listener):
     ) -> None:
         self.values += values
 
-    def lost(self, topic_id: UUID, place: Place, records: Records) -> None:
+    def lost(self, topic_id: UUID, place: Place, records: Records, kept: int) -> None:
         self.gone.append(("lost", records))
 
     def expired(self, topic_id: UUID, place: Place, records: Records, start: int) -> None:
@@ -121,6 +121,22 @@ def test_an_unacknowledged_record_may_vanish(cluster: Cluster, account: Account)
 
     assert ([b"b"], []) == (account.values, account.gone)
     assert [(0, b"b")] == cluster.surviving("t", 0)
+
+
+def test_a_deposed_leader_acknowledges_nothing(cluster: Cluster, account: Account) -> None:
+    """A leader that does not know of its successor gets no record acknowledged.
+
+    Its followers are as long as its own log. They have the successor's records there.
+    """
+    cluster.brokers[1].lags = True
+    cluster.elect("t", 0, 0.0, leader=2)
+    put(cluster, b"a")
+    cluster.brokers[2].lags = True
+    cluster.elect("t", 0, 0.0, leader=1)
+    put(cluster, b"b")
+
+    assert [] == account.values
+    assert 0 == log_of(cluster, 1).high_watermark
 
 
 def test_deleted_records(cluster: Cluster, account: Account) -> None:

@@ -35,7 +35,7 @@ class Account(Listener):
             {value: (topic_id, place, base + number) for number, value in enumerate(values)}
         )
 
-    def lost(self, topic_id: UUID, place: Place, records: Records) -> None:
+    def lost(self, topic_id: UUID, place: Place, records: Records, kept: int) -> None:
         assert all(self.places[value] == (topic_id, place, offset) for offset, value in records)
         self.gone.update(value for _, value in records)
 

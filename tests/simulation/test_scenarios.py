@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from simulation.parts import run_scenario
+from simulation.parts import run_scenario, run_source
 from simulation.scenario import from_json, scenario, to_json
 
 _SCENARIOS = Path(__file__).parent / "scenarios"
 _FAULTS = {
+    "cut-range": "cut-range-unread",
     "rewritten-range": "rewritten-range-unchecked",
     "created-again-while-asked": "new-topic-as-truncated",
     "driver-killed-in-batch-0": "start-lost",
@@ -34,6 +35,14 @@ def test_a_scenario_is_json() -> None:
     """A scenario that is written and read again is the same."""
     drawn = scenario(7)
     assert from_json(to_json(drawn)) == drawn
+
+
+@pytest.mark.parametrize(
+    "fault", ["start-skips-a-record", "truncation-unchecked", "epoch-stands-still"]
+)
+def test_a_planted_fault_is_found_soon(fault: str) -> None:
+    """One of the first seeds fails with the fault. Each fault breaks another invariant."""
+    assert any(run_source(seed, 1.0, fault=fault).failure for seed in range(4))
 
 
 _PRINT_STORY = """

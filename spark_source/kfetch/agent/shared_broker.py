@@ -96,7 +96,7 @@ class SharedBroker:
         """See ArrivalSource."""
         if self._reader.is_queued(progress):
             return time.monotonic()
-        return max(self._memory.requested_since, progress.requested_at)
+        return max(self._memory.requested_since, progress.requested_at) - progress.asked_s
 
     def status(self) -> SessionStatus:
         """Returns the state of the session."""

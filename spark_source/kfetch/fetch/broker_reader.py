@@ -95,6 +95,7 @@ class BrokerReader:
             return
         del queue[at]
         if at == 0:
+            progress.asked_s += _asked_s(progress, time.monotonic())
             self._start_next(progress.tp)
 
     def send(self, deadline: float) -> list[Arrival]:
@@ -198,7 +199,7 @@ class BrokerReader:
         quiet = not any(len(partition.records) for partition in accepted.partitions.values())
         for progress in self._first_ranges():
             over = progress.choice is not None and now >= progress.choice.until
-            idle_s = now - max(progress.requested_at, progress.advanced_at)
+            idle_s = _asked_s(progress, now)
             if progress.follower is None:
                 progress.choice = None if over else progress.choice
             elif over or (quiet and idle_s >= self.replicas.lag_s):
@@ -218,7 +219,7 @@ class BrokerReader:
         progress.end_before_truncation(partition.records, complete)
         records = progress.slice(partition.records, partition.aborted)
         if progress.advance(complete):
-            progress.advanced_at = time.monotonic()
+            progress.advanced_at, progress.asked_s = time.monotonic(), 0.0
         if progress.done:
             self.on_range_done(progress, partition)
         return RecordsArrived(progress=progress, records=records, next_offset=progress.offset)
@@ -242,6 +243,11 @@ class BrokerReader:
 
     def _position(self, progress: RangeProgress) -> FetchPosition:
         return progress.position(self.partition_max_bytes)
+
+
+def _asked_s(progress: RangeProgress, now: float) -> float:
+    """Returns for how many seconds the broker has been asked without any records."""
+    return now - max(progress.requested_at, progress.advanced_at)
 
 
 def _is_for(progress: RangeProgress, asked: FetchPosition) -> bool:

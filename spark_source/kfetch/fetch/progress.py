@@ -48,6 +48,8 @@ class RangeProgress:
 
     requested_at: float = 0.0
     """Monotonic time when the range became the first in its partition's queue."""
+    asked_s: float = 0.0
+    """For how many seconds brokers were asked in vain, before the present one."""
     unknown_epochs: int = 0
     """How many times a leader did not know ``last_fetched_epoch``."""
     missing_since: float | None = None

@@ -105,24 +105,23 @@ class SplitPlanning:
     ) -> dict[TopicPartition, Position]:
         """Returns the ends of the ranges that the tasks can read.
 
-        ``valid`` are the checked start positions. An end that was planned before a loss says
-        nothing about the current log. A task would read the records below it, and the next
-        micro-batch, which finds the loss again, would read them a second time.
+        ``valid`` are the checked start positions. The next micro-batch checks the planned end
+        again. It continues at a truncation, or at a later log start. So the tasks must read all
+        records before that, and none behind it.
         """
-        unmoved = {tp for tp, p in start.positions.items() if valid.positions.get(tp) == p}
         planned = {
             tp: p
             for tp, p in end.positions.items()
-            if tp in unmoved or tp not in start.positions or tp in valid.positions
+            if tp not in start.positions or tp in valid.positions
         }
         planned_offsets = Offsets(positions=planned, topic_ids=end.topic_ids)
         ends = self._check.valid_offsets(planned_offsets).positions
         return {
             tp: ends[tp]
             for tp, p in planned.items()
-            # A range with a valid start and a truncated end is read up to the truncation. The next
-            # micro-batch continues there.
-            if ends.get(tp) == p or (tp in unmoved and tp in ends and ends[tp].offset < p.offset)
+            # A range with a truncated end is read up to the truncation. The next micro-batch
+            # continues there.
+            if tp in ends and (ends[tp] == p or ends[tp].offset < p.offset)
         }
 
     def _range(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -12,6 +13,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from kfetch.agent.budget import Budget
 from kfetch.agent.shared_query import SharedQuery
+from kfetch.errors import ReadStalled
 from kfetch.fetch import broker_reader
 from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.fetch.progress import RangeProgress
@@ -142,6 +144,29 @@ def test_each_record_once(
     assert not twice
     if fault == "dies":
         assert {1, 2, 3} == {node for node, *_ in kafka.served}
+
+
+def test_moves_between_replicas_do_not_extend_the_deadline(
+    kafka: RackKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A range without records fails at its deadline, though it moves between leader and follower.
+
+    A move is no wait for memory or for another task. Each broker was asked all the time.
+    """
+    monkeypatch.setattr(broker_reader, "_CHECK_S", 0.0)
+    impatient = options(
+        kafka,
+        kafka__client__rack="r3",
+        kafka__fetch__max__wait__ms="20",
+        kafkaConsumer__pollTimeoutMs="500",
+    )
+    began = time.monotonic()
+    with closing(SharedQuery("q", impatient, Budget(64 << 20))) as query:
+        query.replicas._period_s = query.replicas.lag_s = 0.05
+        with pytest.raises(ReadStalled, match="no record from offset"):
+            read(query, part(kafka, T0, END, END + 2))
+    assert {1, 3} <= {node for node in kafka.nodes if kafka.nodes[node].asked(FetchRequest)}
+    assert time.monotonic() - began < 4  # ten extensions take more than five seconds
 
 
 def inject(kafka: RackKafka, query: SharedQuery, fault: str) -> None:

@@ -124,3 +124,45 @@ def test_truncation_inside_a_planned_range_is_read_once(
     lenient.finish()
 
     assert [b"d", *[b"new %d" % n for n in range(4, 9)]] == lenient.values[4:]
+
+
+def test_a_planned_range_that_has_lost_both_ends_is_read_once(
+    kafka: LittleKafka, lenient: Reader
+) -> None:
+    """What lies between the new log start and the truncation is read, then the new records.
+
+    The next micro-batch continues at the truncation, so nobody would read them later.
+    """
+    log = kafka.log(T0)
+    log.append(b"d")
+    log.append(b"e")
+    log.append(b"f", b"g")
+    end = logged(lenient.driver.next_end(lenient.offsets, None))
+    log.expire(4)
+    log.truncate(5)
+    kafka.elect(T0, 2)
+    log.append(*[b"new %d" % n for n in range(5, 9)])
+    start, lenient.offsets = lenient.offsets, end
+    lenient.take(start, end)
+    lenient.finish()
+
+    assert [b"e", *[b"new %d" % n for n in range(5, 9)]] == lenient.values[4:]
+
+
+def test_a_new_topic_that_is_cut_before_planning(kafka: LittleKafka) -> None:
+    """The first range of a new topic is read up to the truncation, and nothing is read twice."""
+    reader = Reader(kafka, query(kafka, subscribePattern=".", failOnDataLoss="false", **ALWAYS))
+    reader.batch()
+    kafka.create("u")
+    log = kafka.log(U0)
+    log.append(b"u0")
+    log.append(b"u1")
+    start, end = reader.offsets, logged(reader.driver.next_end(reader.offsets, None))
+    log.truncate(1)
+    kafka.elect(U0, 2)
+    log.append(b"new 1", b"new 2")
+    reader.offsets = end
+    reader.take(start, end)
+    reader.finish()
+
+    assert [b"u0", b"new 1", b"new 2"] == reader.values[-3:]
