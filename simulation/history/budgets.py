@@ -35,7 +35,7 @@ class Budgets:
         """Returns a line for each budget of a living agent that does not hold while it is idle."""
         found = []
         for agent, budget in self._of.items():
-            cached = budget._cache_bytes  # records read ahead, which any request may drop
+            cached = budget._bytes["cache"]  # records read ahead, which any request may drop
             if agent.alive and budget.used > cached:
                 found.append(f"{agent} is idle and uses {budget.used - cached} bytes")
             if budget.peak > budget.limit:
