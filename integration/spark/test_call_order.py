@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,7 +20,7 @@ from integration.spark.call_order import (
     Call,
     ModelSide,
     RealSide,
-    Run,
+    in_groups,
     needing_own_spark,
 )
 from integration.streams import wait_until
@@ -48,12 +48,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _kill(spark: subprocess.Popen[bytes]) -> None:
     """End a Spark with everything that it has started, as a power failure does."""
-    processes = psutil.Process(spark.pid).children(recursive=True)
-    for process in [spark, *processes]:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
+    with suppress(psutil.NoSuchProcess):  # it has failed
+        processes = psutil.Process(spark.pid).children(recursive=True)
+        for process in [psutil.Process(spark.pid), *processes]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
     spark.wait()
 
 
@@ -77,18 +76,12 @@ def real(
             for name, history in HISTORIES.items()
             if len(history) > number >= len(calls[name])
         }
-        for some in _by_eights(present):
-            for name, run in some:
-                sides[name].start(number, run)
-            for name, _ in some:
+        for some in in_groups(list(present)):
+            for name in some:
+                sides[name].start(number, present[name])
+            for name in some:
                 calls[name].append(sides[name].finish())
     return calls
-
-
-def _by_eights(runs: dict[str, Run]) -> Iterator[list[tuple[str, Run]]]:
-    listed = list(runs.items())
-    for begin in range(0, len(listed), 8):
-        yield listed[begin : begin + 8]
 
 
 @pytest.mark.parametrize("name", HISTORIES)
