@@ -62,6 +62,8 @@ _STOPS_S = 900.0
 """A micro-batch whose records are gone ends after four attempts of two minutes each."""
 _QUICK_S = 0.002
 """The longest way of a packet while the query catches up."""
+_QUICK_BATCH_S = 0.01
+"""How long Spark takes for an Arrow batch then. Without it, thousands of tasks end in a second."""
 _STEPS_A_SECOND_MAX = 60_000
 """More steps within a virtual second are a hot loop."""
 _QUIET_REQUESTS_MAX = 4.0
@@ -341,7 +343,7 @@ class World:
             scenario.task_slots,
             self.machine,
             speculation=scenario.speculation,
-            batch_s=0.0 if self._healed else scenario.batch_s,
+            batch_s=_QUICK_BATCH_S if self._healed else scenario.batch_s,
         )
 
     def _start_query(self) -> None:
@@ -457,7 +459,7 @@ class World:
         self.tell("everything is healed")
         self.chaos.heal()
         self._healed = True
-        self.network.latency_s, self.executor.batch_s = _QUICK_S, 0.0
+        self.network.latency_s, self.executor.batch_s = _QUICK_S, _QUICK_BATCH_S
         for name in self._partitions:
             self._create_again(name)
 
