@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import cache
 
 from simulation.cluster.log import Batch
 from tests.kfetch.records.batch_builder import batch, record, varint
@@ -11,7 +12,7 @@ from tests.kfetch.records.batch_builder import batch, record, varint
 _TRANSACTIONAL, _CONTROL, _APPEND_TIME = 0x10, 0x20, 0x08
 _MARKER_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.pack(">hi", 0, 0)
-_VARINTS = [varint(number) for number in range(1024)]
+_varint = cache(varint)
 
 
 def records(
@@ -47,8 +48,8 @@ def records(
 
 def _record(number: int, value: bytes) -> bytes:
     """Returns what ``record`` does, for a short value without a key."""
-    body = b"\0\0" + _VARINTS[number] + b"\1" + _VARINTS[len(value)] + value + b"\0"
-    return _VARINTS[len(body)] + body
+    body = b"\0\0" + _varint(number) + b"\1" + _varint(len(value)) + value + b"\0"
+    return _varint(len(body)) + body
 
 
 def marker(base: int, epoch: int, time_ms: int, producer: int, *, commits: bool) -> Batch:
