@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 UV = $$(command -v uv || echo .venv/bin/uv)
 
-.PHONY: help setup demo test warm lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest faults brokers sparks sparks-setup bench compare fuzz simulate properties clean
+.PHONY: help setup demo test warm lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest faults brokers sparks sparks-setup pythons bench compare fuzz simulate properties clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -108,6 +108,17 @@ sparks: setup ## Run the tests with each version of Spark, 4.0 to 4.3, and print
 
 sparks-setup: setup ## Make the environments of the oldest and the newest Spark below .venv/sparks
 	@$(PY) -m integration.spark_versions --setup --versions ends > /dev/null
+
+# Each has an environment of its own, with the packages of the lock file.
+PYTHONS ?= python3.12 python3.13
+
+pythons: setup ## Run the unit tests with other versions of Python: PYTHONS="python3.12 python3.13"
+	@$(UV) export --quiet --frozen --no-hashes --no-emit-workspace --all-packages --format requirements-txt > .venv/locked.txt
+	@set -e; for python in $(PYTHONS); do home=.venv/pythons/$$python; \
+	  [ -x $$home/bin/pytest ] || { $(UV) venv --quiet --clear --python $$python $$home; \
+	    $(UV) pip install --quiet --python $$home/bin/python --constraint .venv/locked.txt -e './spark_source[spark]' -e ./jobs --group dev; }; \
+	  $$home/bin/kfetch warm > /dev/null; \
+	  $$home/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n 3 --dist worksteal); done
 
 # make bench BENCH=trickle ARGS="--runs 5": a module of integration/benchmarks, which says what it measures.
 BENCH ?= drain

@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from packaging.requirements import Requirement
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ def has_delta() -> bool:
     requirements = map(Requirement, metadata.requires("kfetch-jobs") or ())
     allowed = next(one.specifier for one in requirements if one.name == "pyspark")
     return allowed.contains(metadata.version("pyspark"))
+
+
+def needs_delta() -> pytest.MarkDecorator:
+    """Skip a test if kfetch-jobs' Delta is not made for the installed Spark."""
+    reason = "no Delta at hand is built for this Spark, and the test reads a Delta table"
+    return pytest.mark.skipif(not has_delta(), reason=reason)
 
 
 @contextmanager

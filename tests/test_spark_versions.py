@@ -11,7 +11,7 @@ from integration.spark_versions.__main__ import cell, table
 from integration.spark_versions.choice import FAILED, PASSED
 from integration.spark_versions.features import FEATURES, feature_of
 from integration.sparks import VERSIONS
-from kfetch.spark.tested import NEWEST
+from kfetch.spark.versions import NEWEST_TESTED
 
 ROOT = Path(__file__).parents[1]
 
@@ -61,5 +61,5 @@ def test_the_table() -> None:
 def test_versions() -> None:
     """The newest tested minor version is the one up to which no warning comes. No connector is
     newer than its Spark."""
-    assert Version(VERSIONS[-1]).release[:2] == NEWEST
+    assert Version(VERSIONS[-1]).release[:2] == NEWEST_TESTED
     assert all(Version(connector_version(one)) <= Version(one) for one in VERSIONS)

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from integration.checkpoints import batches, logged
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer, write
+from integration.sessions import needs_delta
 from integration.streams import PATIENCE_S, wait_until
 from kfetch_jobs.kafka import Cluster
 
@@ -28,6 +29,7 @@ PARTITIONS = 6
 RECORDS = 300_000
 
 
+@needs_delta()
 @pytest.mark.long  # demo, supervisor and agent are killed in shorter tests
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", [2, 5])

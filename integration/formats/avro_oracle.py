@@ -1,13 +1,14 @@
 """Spark's own ``from_avro`` as the judge of the Avro decoder.
 
 The jar spark-avro has only the expression. The classes that decide, ``AvroDeserializer`` and
-``SchemaConverters``, are Spark's own (4.2). Maven Central has no spark-avro 4.2.0, so it is 4.1.1.
+``SchemaConverters``, are Spark's own. The jar is that of 4.1, or of 4.0 beside Spark 4.0.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from kfetch_jobs.jvm.maven import jars
 
 __all__ = ["avro_answers", "from_avro_sql", "prepare", "spark_avro"]
 
-_SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
+_RELEASE = "4.0.2" if metadata.version("pyspark").startswith("4.0.") else "4.1.1"
+_SPARK_AVRO = f"org.apache.spark:spark-avro_2.13:{_RELEASE}"
 
 
 def prepare(spark: SparkSession) -> None:

@@ -16,6 +16,7 @@ from integration.conftest import TopicFactory
 from integration.faults import test_kill
 from integration.formats.windows import WINDOW_S
 from integration.records import producer
+from integration.sessions import needs_delta
 from integration.streams import PATIENCE_S
 from kfetch_jobs.kafka import Cluster
 
@@ -28,6 +29,7 @@ BEGAN = 1_700_000_000
 query = partial(test_kill.query, module="integration.formats.windows")
 
 
+@needs_delta()
 def test_windows_after_kills(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

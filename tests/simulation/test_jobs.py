@@ -44,6 +44,8 @@ for kind, seed in {STORIES}:
 @pytest.mark.parametrize(("kind", "fault", "seed"), FAULTS, ids=lambda value: str(value))
 def test_planted_faults_are_found(kind: str, fault: str, seed: int) -> None:
     """A planted fault breaks an invariant."""
+    if kind == "moves" and sys.version_info >= (3, 13):
+        pytest.skip("Python 3.13's own library makes other calls, so a seed is another run")
     with BY_KIND[kind][fault]():
         assert run(seed, kind=kind).failure
 

@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -266,7 +267,13 @@ def _described(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     for _ in batches:
         pass
-    yield pa.RecordBatch.from_pydict({"text": [json.dumps(asdict(describe()))]})
+    yield pa.RecordBatch.from_pydict({"text": [_text()]})
+
+
+@cache
+def _text() -> str:
+    """The platform of this worker as JSON. The next tasks of the worker need no second look."""
+    return json.dumps(asdict(describe()))
 
 
 def from_json(document: dict[str, Any]) -> Platform:

@@ -14,12 +14,10 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyspark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kfetch.options.catalogue import no_effect
 from kfetch.spark import versions
-from kfetch.spark.tested import warn_if_untested
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +59,7 @@ class KfetchReader(DataSourceReader):
         from kfetch.watch.batch_planning import plan_batch
         from kfetch.watch.lookups import OffsetLookup
 
-        warn_if_untested(pyspark.__version__)
+        versions.warn_if_untested()
         for name in self._options.ignored:
             log.warning("kfetch: %s", no_effect(name))
         for sentence in versions.unsupported_options(self._options):

@@ -1,4 +1,4 @@
-"""The conditions of a query's filters, as far as they can narrow a batch read. Pure.
+"""The conditions of a query's filters, as far as they can narrow a batch read.
 
 Spark has filters since 4.1, so nothing but a reader that is given filters imports this module.
 """

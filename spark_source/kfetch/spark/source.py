@@ -16,7 +16,6 @@ import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -34,7 +33,6 @@ from kfetch.options.catalogue import no_effect
 from kfetch.spark import options as parsing
 from kfetch.spark import versions
 from kfetch.spark.schema import schema, with_schema
-from kfetch.spark.tested import warn_if_untested
 from kfetch.spark.versions import (
     ReadAllAvailable,
     ReadLimit,
@@ -186,7 +184,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 lean.defer_clients()
             from kfetch.watch.driver import Driver
 
-            warn_if_untested(pyspark.__version__)
+            versions.warn_if_untested()
             for name in self._options.ignored:
                 log.warning("kfetch: %s", no_effect(name))
             self._driver = Driver(self._options)

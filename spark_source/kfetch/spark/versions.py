@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kfetch.options import SourceOptions
 
 __all__ = [
+    "NEWEST_TESTED",
     "REPORTS_LOG_ENDS",
     "ReadAllAvailable",
     "ReadLimit",
@@ -39,12 +40,27 @@ __all__ = [
     "for_this_spark",
     "unsupported_options",
     "value_of",
+    "warn_if_untested",
 ]
 
 log = logging.getLogger(__name__)
 
 _MAJOR, _MINOR = (int(part) for part in __version__.split(".")[:2])
 _SPARK = (_MAJOR, _MINOR)
+
+NEWEST_TESTED = (4, 3)
+"""``make sparks`` runs the tests with it."""
+
+
+def warn_if_untested() -> None:
+    """Log a warning if this Spark is later than the newest tested one."""
+    if _SPARK > NEWEST_TESTED:
+        newest = ".".join(map(str, NEWEST_TESTED))
+        log.warning(
+            "kfetch: nobody has tested this release with Spark %s. The newest tested one is %s",
+            __version__,
+            newest,
+        )
 
 
 def unsupported_options(options: SourceOptions) -> Iterator[str]:
@@ -97,7 +113,7 @@ else:  # the classes of Spark 4.2, as far as kfetch uses them
         """No earlier Spark asks a Python source to prepare for AvailableNow."""
 
 
-class _Reader(Protocol):
+class _ReaderOfSpark42(Protocol):
     """A stream reader with the calls of Spark 4.2, as far as ``ReaderOfSpark41`` uses them."""
 
     def initialOffset(self) -> dict[str, Any]: ...
@@ -120,7 +136,7 @@ class ReaderOfSpark41(DataSourceStreamReader):
     and is refused, because a wrong start would lose records or read them twice.
     """
 
-    def __init__(self, inner: _Reader) -> None:
+    def __init__(self, inner: _ReaderOfSpark42) -> None:
         self.inner = inner
         """The reader with the calls of Spark 4.2."""
         self._start: dict[str, Any] | None = None
@@ -195,6 +211,6 @@ class ReaderOfSpark41(DataSourceStreamReader):
         )
 
 
-def for_this_spark(reader: _Reader) -> DataSourceStreamReader:
+def for_this_spark(reader: _ReaderOfSpark42) -> DataSourceStreamReader:
     """Returns a stream reader with the calls of the installed Spark."""
     return ReaderOfSpark41(reader) if _SPARK < (4, 2) else cast(DataSourceStreamReader, reader)

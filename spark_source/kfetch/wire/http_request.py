@@ -12,6 +12,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from http.client import (
     HTTPConnection,
@@ -59,9 +60,10 @@ def exchange(
         connection.request(request.method, path, request.body, dict(request.headers))
         until = min(deadline, time.monotonic() + request.read_timeout_s)
         stream = _Limited(connection.sock, until, request.answer_bytes_max + _OVERHEAD_BYTES)
-        response = HTTPResponse(stream, method=request.method)  # type: ignore[arg-type]
-        response.begin()
-        return response.status, _body(response, request.answer_bytes_max)
+        # Left to the garbage collector, it may find its file closed, and raise (Python 3.13).
+        with closing(HTTPResponse(stream, method=request.method)) as response:  # type: ignore[arg-type]
+            response.begin()
+            return response.status, _body(response, request.answer_bytes_max)
     finally:
         connection.close()
 
