@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer, write
 from integration.spark.batch_reads import plan, read, values
+from integration.sparks import Feature, needs
 from integration.streams import wait_until
 from kfetch.watch.narrowing import Condition, Operator
 from kfetch_jobs.kafka import Cluster
@@ -211,6 +212,7 @@ def test_filters_at_sparks_defaults(spark: SparkSession, kafka: Cluster, mixed: 
     assert ["v7"] == values(frame.where("partition = 0 and offset = 7"))
 
 
+@needs(Feature.PUSHED_FILTERS)
 def test_filters_narrow_the_ranges(
     spark: SparkSession, kafka: Cluster, mixed: str, pushdown: None
 ) -> None:
