@@ -9,7 +9,7 @@ _AVAILABLE_NOW = f"{_SPARK}/test_triggers.py::test_available_now"
 
 
 @dataclass(frozen=True, slots=True)
-class TestedFeature:
+class FeatureRow:
     """A row of the printed table, and the starts of the names of its tests."""
 
     key: str
@@ -25,63 +25,63 @@ class TestedFeature:
 
 
 FEATURES = (
-    TestedFeature(
+    FeatureRow(
         "rows",
         "rows equal to the connector's",
         (f"{_SPARK}/test_same_rows.py", "integration/contract"),
         (f"{_SPARK}/test_same_rows.py", "integration/contract/test_options.py"),
     ),
-    TestedFeature(
+    FeatureRow(
         "kill",
         "kill -9 with state",
         (f"{_FAULTS}/test_killed_state.py",),
         (f"{_FAULTS}/test_killed_state.py",),
     ),
-    TestedFeature("truncation", "truncation", (f"{_FAULTS}/test_truncation.py",)),
-    TestedFeature(
+    FeatureRow("truncation", "truncation", (f"{_FAULTS}/test_truncation.py",)),
+    FeatureRow(
         "recreated",
         "re-created topic",
         (f"{_FAULTS}/test_broker.py::test_a_recreated_topic",),
         (f"{_FAULTS}/test_broker.py::test_a_recreated_topic_is_an_error",),
     ),
-    TestedFeature(
+    FeatureRow(
         "available-now",
         "AvailableNow",
         (_AVAILABLE_NOW,),
         (f"{_AVAILABLE_NOW}_after_a_crash_with_new_partitions",),
     ),
-    TestedFeature(
+    FeatureRow(
         "limits",
         "limits",
         (f"{_SPARK}/test_triggers.py", f"{_SPARK}/test_versions.py"),
         (f"{_SPARK}/test_triggers.py::test_least_and_most_together",),
     ),
-    TestedFeature(
+    FeatureRow(
         "batch",
         "batch read",
         (f"{_SPARK}/test_batch.py", f"{_SPARK}/test_facts.py"),
         (f"{_SPARK}/test_facts.py",),
     ),
-    TestedFeature(
+    FeatureRow(
         "typed",
         "typed values",
         ("integration/formats",),
         ("integration/formats/test_stream.py::test_the_rows_are_those_of_from_json",),
     ),
-    TestedFeature(
+    FeatureRow(
         "secured",
         "TLS + SASL",
         ("integration/security/test_modes.py::test_through_spark",),
         ("integration/security/test_modes.py::test_through_spark[SASL_SSL-SCRAM-SHA-512]",),
     ),
-    TestedFeature("connect", "Spark Connect", (f"{_SPARK}/test_connect.py",)),
-    TestedFeature(
+    FeatureRow("connect", "Spark Connect", (f"{_SPARK}/test_connect.py",)),
+    FeatureRow(
         "migration", "to the connector and back", ("integration/migration/test_migration.py",)
     ),
-    TestedFeature("faults", "other faults", (_FAULTS,)),
+    FeatureRow("faults", "other faults", (_FAULTS,)),
 )
 
 
-def feature_of(test: str) -> TestedFeature | None:
+def feature_of(test: str) -> FeatureRow | None:
     """Returns the feature to which a test belongs; None for tests of no feature."""
     return next((one for one in FEATURES if test.startswith(one.tests)), None)
