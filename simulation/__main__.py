@@ -43,7 +43,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=1.0, help="how long, in real minutes")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument(
-        "--new-seeds", action="store_true", help="begin at a seed that this commit decides on"
+        "--new-seeds", action="store_true", help="begin at a seed drawn from this commit"
     )
     parser.add_argument(
         "--seeds",

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from integration.agent.processes import agents_of, all_ended, by_role
-from integration.benchmarks import values
+from integration.benchmarks import decode_values
 from integration.benchmarks.fill import fill
 from integration.streams import kfetch, wait_until
 from kfetch.admin import agents
@@ -176,7 +176,7 @@ class Backlog:
         }
         if self._documents:
             options |= {
-                "valueFormat": "json", "valueSchema": values.FORTY, "valueTimeZone": "UTC",
+                "valueFormat": "json", "valueSchema": decode_values.FORTY, "valueTimeZone": "UTC",
             }  # fmt: skip
         rows = kfetch(spark, self.cluster, subscribe=topic, startingOffsets="earliest", **options)
         with tempfile.TemporaryDirectory() as checkpoint:
@@ -197,7 +197,7 @@ class Backlog:
 def _wide_documents() -> list[str]:
     """Returns documents of 40 fields, with about 1 KB."""
     rng = random.Random(7)
-    return [json.dumps(values.forty(rng, number)) for number in range(_PAYLOADS)]
+    return [json.dumps(decode_values.forty(rng, number)) for number in range(_PAYLOADS)]
 
 
 DOCUMENTS: dict[str, Callable[[], list[str]]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from integration.benchmarks.avro_values import avro_documents
-from integration.benchmarks.values import FIVE, FIVE_FILE, FORTY, five, five_message, forty
+from integration.benchmarks.decode_values import FIVE, FIVE_FILE, FORTY, five, five_message, forty
 from integration.formats import avro_oracle, protobuf_oracle
 from kfetch.formats.columns.ddl import parse_schema
 from tests.kfetch.formats.protobuf.proto_text import descriptor_set

@@ -106,8 +106,9 @@ def test_starts(brokers: ReleaseCluster, topic: TopicFactory) -> None:
 
 @full
 def test_sessions(brokers: ReleaseCluster, topic: TopicFactory) -> None:
-    """The driver opens one session at each broker and closes it. All other fetches continue it,
-    and so do those of the tasks."""
+    """The driver opens one session at each broker. All its other fetches continue it or close it.
+
+    The tasks continue their sessions, too."""
     name, client = topic(20, cluster=brokers), f"counted-{uuid.uuid4().hex}"
     with Query(brokers, name, **{"kafka.client.id": client}) as query:
         for number in range(1, 6):
@@ -147,8 +148,10 @@ def test_killed_brokers(brokers: ReleaseCluster, topic: TopicFactory) -> None:
 
 @full
 def test_a_truncated_log(brokers: ReleaseCluster, topic: TopicFactory, tested: Release) -> None:
-    """A log that is shorter than the query's position is an error. If sessions check leader epochs,
-    it is one though the log has grown again. Then failOnDataLoss=false continues at the cut."""
+    """A log that is shorter than the query's position is an error.
+
+    If sessions check leader epochs, it stays one after the log has grown again, and
+    failOnDataLoss=false continues at the cut."""
     name = topic(
         replicas=2,
         cluster=brokers,
@@ -226,7 +229,7 @@ def test_the_newest_broker_in_short(kafka: Cluster, topic: TopicFactory) -> None
 
 
 class Elected(Unclean):
-    """Works with every release. Some need help.
+    """An unclean election that works with every release. Two of them need help.
 
     Kafka 2.1 keeps a dead replica in sync until the leader has more records than the replica. Kafka
     3.3 with KRaft has unclean elections on request alone.
@@ -245,7 +248,7 @@ class Elected(Unclean):
         wait_until(lambda: self.follower not in self.described()["isr_nodes"], what="a small ISR")
 
     def described(self) -> dict[str, object]:
-        """The partition, as metadata tells it, once the asked broker knows the topic."""
+        """The partition as metadata describes it, once the asked broker knows the topic."""
         described: list[dict[str, object]] = []
 
         def known() -> bool:
@@ -276,7 +279,7 @@ class Elected(Unclean):
 
 
 _UNCLEAN = 1
-"""The type of an election, of ElectLeaders (KIP-460)."""
+"""The type of an unclean election in ElectLeaders (KIP-460)."""
 
 
 def timed_topic(cluster: contract.Servers, name: str) -> str:
@@ -301,7 +304,7 @@ def fails(
 def rest(
     cluster: ReleaseCluster, topic: str, checkpoint: dict[str, object], count: int, **options: str
 ) -> list[str]:
-    """Continue at a checkpoint, and return the values of so many records. There are no more."""
+    """Continue at a checkpoint, and return the values of ``count`` records: all that are left."""
     with Query(cluster, topic, checkpoint, **options) as query:
         query.read_count(count)
         assert 0 == query.step()

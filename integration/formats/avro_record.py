@@ -21,7 +21,7 @@ _VECTORS = Path(__file__).parents[2] / "tests" / "vectors" / "avro"
 
 
 def write(number: int, group: Group, rows: list[Any]) -> None:
-    """Write the file of a group."""
+    """Write the file of vectors of a group."""
     head = {"name": group.name, "writer": group.writer, "reader": group.reader}
     documents = [None if item is None else item.hex() for item in group.documents]
     cases = [json.dumps(list(case)) for case in zip(documents, rows, strict=True)]

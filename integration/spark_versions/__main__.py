@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from integration.benchmarks.peer import connector_version
 from integration.spark_versions.choice import FAILED, PASSED
 from integration.spark_versions.environments import ROOT, python
-from integration.spark_versions.features import FEATURES, Feature
+from integration.spark_versions.features import FEATURES, FeatureRow
 from integration.sparks import VERSIONS
 
 _ENDS = [VERSIONS[0], VERSIONS[-1]]
@@ -59,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(version: str, features: Sequence[Feature], short: bool) -> Results:
+def _run(version: str, features: Sequence[FeatureRow], short: bool) -> Results:
     interpreter = python(version)
     _LOGS.mkdir(parents=True, exist_ok=True)
     began, path = time.monotonic(), _LOGS / f"{version}.log"
@@ -82,7 +82,7 @@ def _run(version: str, features: Sequence[Feature], short: bool) -> Results:
     return {one.key: {FAILED: 1} for one in features}
 
 
-def _words(features: Sequence[Feature], results: Path, short: bool) -> list[str]:
+def _words(features: Sequence[FeatureRow], results: Path, short: bool) -> list[str]:
     files = dict.fromkeys(file for one in features for file in one.files(short))
     words = ["-m", "pytest", "-q", "-p", "integration.spark_versions.choice", *files]
     words += ["-p", "no:randomly", "--results", str(results)]
@@ -91,7 +91,7 @@ def _words(features: Sequence[Feature], results: Path, short: bool) -> list[str]
     return [*words, "--short"] if short else words
 
 
-def table(results: dict[str, Results], features: Sequence[Feature]) -> list[str]:
+def table(results: dict[str, Results], features: Sequence[FeatureRow]) -> list[str]:
     """Returns the lines of a table: a row for each feature, and a column for each version."""
     rows = [["pyspark", *results], ["beside the connector", *map(connector_version, results)]]
     notes: list[str] = []

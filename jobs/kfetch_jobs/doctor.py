@@ -25,7 +25,7 @@ from kfetch_jobs.config import Project
 from kfetch_jobs.config.job import cluster_options, with_absolute_stores, with_property_names
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.java import find_java, java_version
-from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.wording import counted
 
 LOOKUP_TIMEOUT_S = brokers.WAIT_S
 PYTHON_MINIMUM = (3, 11)

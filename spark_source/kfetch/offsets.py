@@ -64,13 +64,13 @@ class LeftPosition(NamedTuple):
 class Offsets:
     """The positions of all partitions of a source at one moment."""
 
-    positions: Mapping[TopicPartition, Position]
+    positions: Positions
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     """The ids of the topics. Topics of brokers before Kafka 2.8 have none and are left out."""
-    first_batch: Mapping[TopicPartition, Position] | None = None
+    first_batch: Positions | None = None
     """``from``: where batch 0 starts. Only the end of batch 0 has it."""
     left: Mapping[TopicPartition, LeftPosition] = field(default_factory=dict)
-    """Partitions that left: their topic is gone, hidden, or not subscribed any more."""
+    """Partitions that left: their topic is deleted, hidden, or no longer subscribed."""
     by_connector: bool = field(default=False, compare=False)
     """Whether Spark's connector wrote the document."""
     _document: dict[str, Any] | None = field(default=None, init=False, compare=False, repr=False)
@@ -104,9 +104,10 @@ class Offsets:
     def with_returned(
         self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, UUID]
     ) -> Offsets:
-        """Returns these offsets with the last positions of ``partitions`` that left.
+        """Returns these offsets, with the last positions of those ``partitions`` that left before.
 
-        Only a topic with the id of then has the records of then. ``topic_ids``: the ids of now.
+        A topic that was created again has another id and other records: its partitions stay away.
+        ``topic_ids``: the present ids.
         """
         returned = {
             tp: self.left[tp].position
@@ -117,7 +118,7 @@ class Offsets:
 
     def left_after(
         self,
-        gone: Mapping[TopicPartition, Position],
+        gone: Positions,
         present: Collection[TopicPartition],
         topic_ids: Mapping[str, UUID],
         now_s: int,
@@ -125,7 +126,7 @@ class Offsets:
         """Returns ``left`` after partitions have gone, and others are ``present``.
 
         ``gone``: the next offsets to read. Partitions of topics without an id are left out, because
-        another topic of the same name looks alike. ``topic_ids``: the ids of now. ``now_s``:
+        another topic of the same name looks alike. ``topic_ids``: the present ids. ``now_s``:
         seconds since 1970. While all of ``left`` stays, the work is O(present).
         """
         known_ids = {**self.topic_ids, **topic_ids}
@@ -150,7 +151,10 @@ class Offsets:
     def _all_stay_away(
         self, present: Collection[TopicPartition], topic_ids: Mapping[str, UUID], now_s: int
     ) -> bool:
-        """Returns whether no partition of ``left`` is back, of another topic now, or too old."""
+        """Returns whether all of ``left`` stays.
+
+        A partition does not stay if it is present, is too old, or has a topic with another id now.
+        """
         if not self.left:
             return True
         first_s, left_ids = self._summary_of_left()
@@ -170,11 +174,11 @@ class Offsets:
 
     def with_moved(
         self,
-        moved: Mapping[TopicPartition, Position],
+        moved: Positions,
         *,
         gone: Collection[TopicPartition] = (),
         topic_ids: Mapping[str, UUID],
-        first_batch: Mapping[TopicPartition, Position] | None = None,
+        first_batch: Positions | None = None,
         left: Mapping[TopicPartition, LeftPosition] | None = None,
     ) -> Offsets:
         """Returns these offsets with positions moved, added (``moved``) or removed (``gone``).
@@ -326,7 +330,7 @@ def _number(value: object, *, lowest: int) -> int:
     return value
 
 
-def _grouped(positions: Mapping[TopicPartition, Position]) -> dict[str, dict[str, list[int]]]:
+def _grouped(positions: Positions) -> dict[str, dict[str, list[int]]]:
     grouped: dict[str, dict[str, list[int]]] = {}
     for tp in sorted(positions):
         grouped.setdefault(tp.topic, {})[str(tp.partition)] = list(positions[tp])
@@ -343,9 +347,7 @@ def _left_topics(left: Mapping[TopicPartition, LeftPosition]) -> dict[str, Any]:
     return topics
 
 
-def _moved_topics(
-    topics: Mapping[str, Any], moved: Mapping[TopicPartition, Position]
-) -> dict[str, Any]:
+def _moved_topics(topics: Mapping[str, Any], moved: Positions) -> dict[str, Any]:
     """Returns the JSON of topics with moved positions, none added, so keys keep their order."""
     after = dict(topics)
     for tp, position in moved.items():

@@ -7,7 +7,7 @@ from kfetch.admin.checkpoint import Checkpoint
 from kfetch.admin.offset_log import PlannedBatch, Writer
 from kfetch.errors import CheckpointError
 from kfetch.storage.locations import has_scheme
-from kfetch.storage.open import StoredPath
+from kfetch.storage.open import READABLE, StoredPath
 from kfetch_jobs.checkpoints.location import checkpoint_path, local_directory
 from kfetch_jobs.checkpoints.origin import check_environment
 from kfetch_jobs.config import Job
@@ -33,7 +33,7 @@ def job_checkpoint(job: Job) -> Checkpoint:
     """
     path = checkpoint_path(job)
     if path is None:
-        raise _elsewhere(job, "kfetch reads file: and s3a: alone")
+        raise _elsewhere(job, f"kfetch reads only {READABLE}")
     check_environment(job)
     return read_checkpoint(path)
 
@@ -50,7 +50,7 @@ def local_checkpoint(job: Job) -> Checkpoint:
 def check_local(job: Job) -> None:
     """Raises JobsError if the checkpoint is not on this machine: kfetch only reads it there."""
     if local_directory(job) is None:
-        raise _elsewhere(job, "kfetch moves offsets only in those of this machine")
+        raise _elsewhere(job, "kfetch moves offsets only in local ones")
 
 
 def _elsewhere(job: Job, why: str) -> JobsError:
@@ -68,8 +68,8 @@ def _default(job: Job) -> str:
 def read_checkpoint(path: StoredPath) -> Checkpoint:
     """Returns the checkpoint at a path; an empty one if there is none.
 
-    A job reads from Kafka alone, and its moves of offsets write version 1 alone. Raises JobsError
-    for any other checkpoint.
+    A job reads only from Kafka, and moves of its offsets write only version 1. Raises JobsError for
+    any other checkpoint.
     """
     try:
         checkpoint = files.read_checkpoint(path)

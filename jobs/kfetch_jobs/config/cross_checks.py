@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from kfetch_jobs.config.job import Job
 from kfetch_jobs.config.yamlfile import suggestion
-from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.wording import counted
 
 
 def mistakes(jobs: Mapping[str, Job]) -> list[str]:

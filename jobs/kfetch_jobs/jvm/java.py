@@ -38,7 +38,7 @@ def _java_at(variable: str, path: Path) -> str:
     for candidate in (path / "bin" / "java", path):
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return str(candidate)
-    raise JavaError(f"{variable} is {path}, and there is no Java: {_ADVICE}")
+    raise JavaError(f"{variable} is {path}, and no Java is there: {_ADVICE}")
 
 
 def java_version(java: str) -> int:

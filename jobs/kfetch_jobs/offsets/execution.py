@@ -24,7 +24,7 @@ from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_sam
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
 from kfetch_jobs.progress.progress_file import append_replayed
 from kfetch_jobs.run.job_lock import hold_job_lock
-from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.wording import counted
 
 Report = Callable[[str], None]
 """Gets a sentence at the beginning of each step of a move."""

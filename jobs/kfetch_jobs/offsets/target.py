@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from kfetch.model import TopicPartition
-from kfetch_jobs.util.times import utc
+from kfetch_jobs.util.wording import utc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

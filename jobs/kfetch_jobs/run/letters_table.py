@@ -15,7 +15,7 @@ from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run.dead_letter_frames import dead_letters_among
 from kfetch_jobs.run.dead_letters import Letters
 from kfetch_jobs.run.tables import append, existing_table, has_batch
-from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.wording import counted
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

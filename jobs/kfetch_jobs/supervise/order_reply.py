@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.snapshot import changed_files
 from kfetch_jobs.supervise.state_machine import JobState, Phase
-from kfetch_jobs.util.times import utc
+from kfetch_jobs.util.wording import utc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

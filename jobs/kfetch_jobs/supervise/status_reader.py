@@ -29,8 +29,8 @@ from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.util.files import read_disk_space
-from kfetch_jobs.util.plural import counted
 from kfetch_jobs.util.process import find
+from kfetch_jobs.util.wording import counted
 
 
 def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:

@@ -50,8 +50,8 @@ from kfetch_jobs.supervise.supervised_job import (
     waiting_jobs,
 )
 from kfetch_jobs.supervise.wall_clock import WallClock
-from kfetch_jobs.util.plural import counted
 from kfetch_jobs.util.process import start_of
+from kfetch_jobs.util.wording import counted
 
 __all__ = ["Command", "Supervisor"]
 

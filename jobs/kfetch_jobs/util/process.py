@@ -2,8 +2,8 @@
 
 The pid *and* the start identify a process: the system uses pids again, and a signal to the wrong
 process is the worst thing that kfetch could do. The start is the id of the boot and the clock
-ticks since then (Linux, proc(5)). Nobody can set these, while a start in seconds since 1970 moves
-with the wall clock.
+ticks since then (Linux, proc(5)). Nobody can set these. A start in seconds since 1970 moves with
+the wall clock.
 
 There are two ways to start:
 
@@ -69,7 +69,7 @@ class LaunchedProcess:
     start: str
     """The start by boot and clock ticks; see ``start_of``."""
     tether: Tether | None
-    """None if it is detached"""
+    """None if the process is detached."""
 
 
 def launch(command: Sequence[str], *, output: Path, detached: bool) -> LaunchedProcess | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from kfetch.admin.cli.arguments import Json
-from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.wording import counted
 from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
 from kfetch_jobs.verbs.text import warn
 

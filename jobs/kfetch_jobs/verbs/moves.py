@@ -14,7 +14,7 @@ import typer
 
 from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.wording import counted
 from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
 from kfetch_jobs.verbs.text import offset, table
 

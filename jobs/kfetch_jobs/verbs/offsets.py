@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kfetch.admin.cli.arguments import Json
-from kfetch_jobs.util.times import utc
+from kfetch_jobs.util.wording import utc
 from kfetch_jobs.verbs import moves, undo
 from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
 from kfetch_jobs.verbs.text import offset, table

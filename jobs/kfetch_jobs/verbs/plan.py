@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kfetch.admin.cli.arguments import Json
-from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.wording import counted
 from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
 from kfetch_jobs.verbs.text import duration, number, offset, table, warn
 

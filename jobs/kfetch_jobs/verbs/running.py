@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kfetch.admin.cli.arguments import Json
-from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.wording import counted
 from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it

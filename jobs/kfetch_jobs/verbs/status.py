@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kfetch.admin.cli.arguments import Json
-from kfetch_jobs.util.times import utc
+from kfetch_jobs.util.wording import utc
 from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
 from kfetch_jobs.verbs.text import console, duration, number, table
 

@@ -13,7 +13,7 @@ from kfetch import __version__
 from kfetch.admin import explanations
 from kfetch.errors import OptionError
 from kfetch_jobs.config.project import is_job_name
-from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.wording import counted
 from kfetch_jobs.web import drawing, job_status, units
 
 _CODE = re.compile(r"\[([A-Z]+(?:[_.][A-Z]+)+)\]")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kfetch_jobs.util.times import utc
+from kfetch_jobs.util.wording import utc
 
 UNKNOWN = "\u2013"
 _THIN = "\u202f"  # between a number and its unit: no line breaks there

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from kfetch.admin.offset_log import PlannedBatch, SourceLine, Writer, parse_batch, parse_initial
 from kfetch.errors import CheckpointError
 from kfetch.offsets import Offsets
-from kfetch.storage.open import StoredPath, stored_path
+from kfetch.storage.open import READABLE, StoredPath, stored_path
 
 __all__ = [
     "Checkpoint",
@@ -150,7 +150,7 @@ def open_checkpoint(text: str, settings: Mapping[str, str]) -> StoredPath:
     elif _OTHER_URI.match(text):
         stored = stored_path(text, settings)
         if stored is None:
-            raise _elsewhere(text, "kfetch reads file: and s3a: alone")
+            raise _elsewhere(text, f"kfetch reads only {READABLE}")
         path = stored
     else:
         path = Path(os.path.abspath(text))

@@ -56,7 +56,7 @@ class PartitionFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFailed:
-    """The broker can't be asked."""
+    """The broker gives no usable reply. ``error`` says why."""
 
     progress: RangeProgress
     error: KfetchError
@@ -66,15 +66,15 @@ class BrokerFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeHandedOn:
-    """Another replica is to send the records (KIP-392). By default, a choice is over."""
+    """Another replica is to send the records (KIP-392): a follower, or the leader again."""
 
     progress: RangeProgress
     follower_id: int = NO_REPLICA
-    """The node id of the follower that the leader names."""
+    """The node id of the follower that the leader names. By default, the leader is next."""
     forced: bool = False
-    """Whether the leader named it unasked. It may do so each time, and send no records."""
+    """Whether the leader named it unasked. Such a leader may never send records itself."""
     lags: bool = False
-    """Whether the follower has had no news for seconds."""
+    """Whether the range leaves a follower that has had no new records for seconds."""
     arrived_at: float = field(default_factory=lambda: time.monotonic())
     """See PartitionFailed."""
 

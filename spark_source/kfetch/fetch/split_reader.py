@@ -130,7 +130,7 @@ class SplitReader:
         self._lookup_at = float("inf")
         """Monotonic time of the next look-up of leaders."""
         self._first_cause: KfetchError | None = None
-        self._backoff = RetryPauses(options.network)
+        self._backoff = RetryPauses.of(options.network)
         self._deadline = 0.0
         self._extended_s = 0.0
         """Seconds by which the deadline was extended since the last progress."""
@@ -223,7 +223,7 @@ class SplitReader:
             self._first_cause = None
             # A range that advances says nothing about the leader of another one.
             if not self._failing & self._unfinished.keys():
-                self._backoff = RetryPauses(self._options.network)
+                self._backoff = RetryPauses.of(self._options.network)
 
     def _recover(self, arrival: PartitionFailed) -> None:
         """Answer a partition's error: read on, wait for a leader, or raise."""

@@ -5,5 +5,5 @@
     objects    paths in an object store, with the methods of ``pathlib`` that kfetch needs
     open       from a location to a path
 
-It never starts a JVM. Decision 113 says why the client is obstore.
+It never starts a JVM. Decision 115 says why the client is obstore.
 """

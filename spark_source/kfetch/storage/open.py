@@ -16,6 +16,9 @@ _TIMEOUT_S = 10
 _RETRIES_S = 30
 """How long a request is repeated after a failure of the store or of the network."""
 
+READABLE = f"file: and {', '.join(f'{scheme}:' for scheme in s3.SCHEMES)}"
+"""What ``stored_path`` has a driver for, in words for errors."""
+
 StoredPath = Path | ObjectPath
 """A path on this machine, or in an object store."""
 

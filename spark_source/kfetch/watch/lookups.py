@@ -226,7 +226,7 @@ class OffsetLookup:
         """
         answers: dict[TopicPartition, EpochEnd | None] = {}
         unknown, newest = dict(epochs), dict(leader_epochs)
-        pauses = RetryPauses(self._options.network)
+        pauses = RetryPauses.of(self._options.network)
         while unknown:
             answers |= self._cluster.epoch_ends(unknown, leader_epochs=newest)
             unknown = {tp: epochs[tp] for tp in unknown if _is_unknown(answers.get(tp))}

@@ -58,7 +58,7 @@ class Poller:
         self._network = replace(options.network, client_id=f"{options.network.client_id}-watch")
         limits = replace(options.fetch, max_bytes=1, min_bytes=1, max_wait_ms=LONG_POLL_MS)
         self._fetcher = Fetcher(broker, limits, self._network, totals=totals)
-        self._backoff = RetryPauses(self._network)
+        self._backoff = RetryPauses.of(self._network)
         self._moved = False
         """Whether the last reply moved a partition."""
         self.asked_at: float | None = None
@@ -138,7 +138,7 @@ class Poller:
         return self._fetcher.receive(deadline + LONG_POLL_MS / 1000)
 
     def _handle_reply(self, accepted: AcceptedReply, took_s: float) -> float:
-        self._backoff = RetryPauses(self._network)
+        self._backoff = RetryPauses.of(self._network)
         moved, session = self._registry.accept_reply(self.broker, accepted), self._fetcher.status()
         self._moved = moved > 0
         return poll_pause_s(

@@ -42,17 +42,20 @@ def longest_pause_s(options: NetworkOptions) -> float:
 
 
 class RetryPauses:
-    """Pauses that double from ``retry_backoff_s`` to ``retry_backoff_max_s``, with ``JITTER``.
+    """Pauses that double from the first one to the longest one, with ``JITTER`` (KIP-580).
 
-    They are those of KIP-580. If the first one is set longer than the longest one, every pause is
-    the longest one.
+    If the first one is set longer than the longest one, every pause is the longest one.
     """
 
-    def __init__(self, options: NetworkOptions) -> None:
-        longest_s = options.retry_backoff_max_s
-        self._backoff = Backoff(min(options.retry_backoff_s, longest_s), longest_s)
+    def __init__(self, first_s: float, longest_s: float) -> None:
+        self._backoff = Backoff(min(first_s, longest_s), longest_s)
         self.tries = 0
         """Pauses so far, which is the number of failed tries."""
+
+    @classmethod
+    def of(cls, options: NetworkOptions) -> RetryPauses:
+        """Returns the pauses between requests to brokers."""
+        return cls(options.retry_backoff_s, options.retry_backoff_max_s)
 
     def wait(self, deadline: float) -> bool:
         """Sleeps for the next pause. Returns False, without a sleep, if it passes the deadline."""
@@ -79,7 +82,7 @@ class PacedRepair:
 
     def __init__(self, options: NetworkOptions) -> None:
         self._options = options
-        self._pauses = RetryPauses(options)
+        self._pauses = RetryPauses.of(options)
         self._repaired: set[object] = set()
         self._pause_s = 0.0
         self._due_at = 0.0
@@ -91,7 +94,7 @@ class PacedRepair:
         """
         if not faults:
             if now >= self._due_at + self._options.retry_backoff_max_s:
-                self._pauses, self._repaired = RetryPauses(self._options), set()
+                self._pauses, self._repaired = RetryPauses.of(self._options), set()
             return False
         if now < self._due_at and self._repaired.issuperset(faults):
             return False
@@ -144,7 +147,7 @@ class Round:
 
         Raises the first cause if no attempt works. A later cause of ``LASTING`` replaces it.
         """
-        pauses = RetryPauses(self.retries.network)
+        pauses = RetryPauses.of(self.retries.network)
         first_cause: KfetchError | None = None
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The servers of a cluster: whom a question goes to, over which connection, for how long.
+"""The servers of a cluster: which one gets a question, over which connection, for how long.
 
 One Servers belongs to one thread. It keeps a connection per broker, opened at first use.
 """
@@ -21,10 +21,10 @@ T = TypeVar("T")
 E = TypeVar("E", bound=KfetchError)
 
 _SHARE_MIN_S = 5.0
-"""The least time for one of many servers, or half of what is left. The metadata of a large cluster
-takes seconds."""
+"""The least time for one of many servers, but at most half of the time left. The metadata of a
+large cluster takes seconds."""
 _CAUSES_MAX = 20
-"""Failures of one question. Beyond them, a name's other addresses are not tried any more."""
+"""The most failures of one question. After them, it does not try a name's other addresses."""
 
 
 class Servers:
@@ -33,7 +33,7 @@ class Servers:
     def __init__(
         self, bootstrap: tuple[Address, ...], options: NetworkOptions, *, patient: bool
     ) -> None:
-        """``patient``: whether to retry although all bootstrap servers are wrong listeners."""
+        """``patient``: whether to retry even if all bootstrap servers are wrong listeners."""
         self._bootstrap = bootstrap
         self._options = options
         self._patient = patient
@@ -80,7 +80,7 @@ class Servers:
         self._brokers = self._brokers or brokers
 
     def forget(self) -> None:
-        """Start again at the bootstrap servers: the known brokers are to be left (KIP-1102)."""
+        """Start again at the bootstrap servers: forget the known brokers (KIP-1102)."""
         self.close()
         self._brokers = {}
 

@@ -44,7 +44,7 @@ def test_a_refused_log_in_is_told() -> None:
 
 def test_pauses_double(clock: Clock) -> None:
     """Pauses double up to the longest one, each within 20 %."""
-    pauses = RetryPauses(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
+    pauses = RetryPauses.of(NetworkOptions(retry_backoff_s=0.1, retry_backoff_max_s=1.0))
     assert all(pauses.wait(1000.0) for _ in range(6))
 
     expected = [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
@@ -55,7 +55,7 @@ def test_pauses_double(clock: Clock) -> None:
 
 def test_the_longest_pause_limits_the_first(clock: Clock) -> None:
     """If ``retry.backoff.ms`` is above ``retry.backoff.max.ms``, every pause is the longest one."""
-    pauses = RetryPauses(NetworkOptions(retry_backoff_s=5.0, retry_backoff_max_s=0.1))
+    pauses = RetryPauses.of(NetworkOptions(retry_backoff_s=5.0, retry_backoff_max_s=0.1))
     assert all(pauses.wait(1000.0) for _ in range(3))
 
     assert all(0.08 <= slept <= 0.12 for slept in clock.slept)
@@ -112,7 +112,7 @@ def test_repairs_start_again_after_calm() -> None:
 
 def test_no_pause_past_the_deadline(clock: Clock) -> None:
     """A pause that would pass the deadline is not begun."""
-    pauses = RetryPauses(NetworkOptions(retry_backoff_s=0.1))
+    pauses = RetryPauses.of(NetworkOptions(retry_backoff_s=0.1))
 
     assert pauses.wait(clock.now + 0.05) is False
     assert [] == clock.slept

@@ -61,7 +61,7 @@ def test_a_variable_that_points_nowhere(machine: Path, monkeypatch: pytest.Monke
     """A wrong variable is an error, not a reason to take another Java."""
     fake_java(machine / "path" / "java", 'version "17"')
     monkeypatch.setenv("JAVA_HOME", str(machine / "gone"))
-    with pytest.raises(JavaError, match=r"JAVA_HOME is .*gone, and there is no Java"):
+    with pytest.raises(JavaError, match=r"JAVA_HOME is .*gone, and no Java is there"):
         find_java()
 
 

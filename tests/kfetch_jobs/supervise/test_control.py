@@ -13,7 +13,7 @@ from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.supervisor import Supervisor
-from kfetch_jobs.util.times import utc
+from kfetch_jobs.util.wording import utc
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON
 from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, UNTIL_TERM, Stage

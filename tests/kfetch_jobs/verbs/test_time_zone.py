@@ -13,7 +13,7 @@ from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.order_reply import outdated_file_notice
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
-from kfetch_jobs.util.times import utc
+from kfetch_jobs.util.wording import utc
 from kfetch_jobs.verbs.targets import of_duration, of_time
 from kfetch_jobs.web.units import clock
 from tests.kfetch_jobs.commands import Command

@@ -1,9 +1,9 @@
 """The compiled JSON decoder: one loop over documents that writes the buffers of all columns.
 
 The schema is a table of nodes, so the code is the same for all schemas. A document is accepted only
-if its grammar is strict JSON up to the end of its object. A field whose value does not fit its
-type is null then, and the document counts as corrupt. At everything else the loop stops, takes back
-what it wrote for the document, and leaves the document to ``reference``.
+if its grammar is strict JSON up to the end of its object. A field whose value does not fit its type
+is null then, and the document counts as corrupt. At anything else, the loop stops and removes what
+it wrote for the document. ``reference`` decodes the document instead.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ from kfetch.formats.json.text_loops import (
 )
 
 _NO_FIELD = -1
+_N = ord("n")  # of null
 
 # Names.
 
@@ -121,7 +122,7 @@ def _field(data: Any, at: int, end: int, nodes: Any, struct: Any, expected: int)
 
 @called
 def _close_struct(nodes: Any, flat_nodes: Any, struct: Any) -> None:
-    """Ends a struct's slot. Fields that the document has not are null."""
+    """Ends a struct's slot. Fields that the document lacks are null."""
     slot, first = struct[COUNT], struct[FIRST_CHILD]
     for number in range(first, first + struct[CHILDREN]):
         if row_of(nodes, number, NODE_WIDTH)[COUNT] <= slot:
@@ -187,7 +188,7 @@ def _read_document(  # noqa: C901, PLR0915
                 return UNSURE
             at += 1
             if kind == STRUCT:
-                if state[RAW] != 0:
+                if state[RAW] != 0:  # a substitute: all fields in order, with empty names
                     target, at = expected, at + 1
                 else:
                     target, at = _field(data, at, end, nodes, container, expected)
@@ -220,7 +221,7 @@ def _read_document(  # noqa: C901, PLR0915
                 continue
 
         # The value.
-        if at >= end:  # what stands there continues nothing
+        if at >= end:  # the next document begins there
             return UNSURE
         node = row_of(nodes, target, NODE_WIDTH)
         value_kind, value_slot = node[KIND], node[COUNT]
@@ -229,7 +230,7 @@ def _read_document(  # noqa: C901, PLR0915
             if value_slot > slot:  # the field appears twice
                 return UNSURE
         byte = data[at]
-        if byte == 110:
+        if byte == _N:
             if not is_word(data, at, NULL):
                 return UNSURE
             null_slots(nodes, flat_nodes, target)

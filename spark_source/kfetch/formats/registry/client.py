@@ -20,12 +20,12 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote
 
-from kfetch.backoff import Backoff
 from kfetch.errors import KfetchError, OptionError, RegistryRefused, RegistryUnavailable
 from kfetch.formats.registry.framing import SchemaCache
 from kfetch.formats.registry.schemas import Schema, SchemaUnknown
 from kfetch.options.registry import RegistryOptions, with_registry_names
 from kfetch.wire.http_request import Request, exchange, server_words
+from kfetch.wire.retry import RetryPauses
 from kfetch.wire.tls import context_of
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,8 @@ _SECOND_LOOK_S = 0.2
 _SECOND_LOOKS_MAX, _SECOND_LOOKS_S = 10, 5.0
 """So many in so many seconds. A release may add some schemas at once. Values that are no Avro at
 all may name a thousand ids, and waiting for each would take long."""
-_PAUSES = Backoff(0.1, 5.0)
+_PAUSES_S = 0.1, 5.0
+"""The first pause between tries, and the longest one."""
 _ATTEMPT_S = 5.0
 """A request has this time at least, even if no other one would follow."""
 _NOT_FOUND = 404
@@ -200,7 +201,7 @@ class Registry:
     def _answer(self, path: str, what: str) -> tuple[int, bytes]:
         """Returns the status and the body of the first address that answers."""
         deadline = time.monotonic() + self._options.retry_s
-        pauses, first_cause = _PAUSES, ""
+        pauses, first_cause = RetryPauses(*_PAUSES_S), ""
         while True:
             for url in self._options.urls:
                 try:
@@ -211,17 +212,15 @@ class Registry:
                 except (OSError, HTTPException, UnicodeError) as problem:
                     cause = f"{url}: {self._clean(str(problem) or type(problem).__name__)}"
                 first_cause = first_cause or cause
-            if time.monotonic() + pauses.pause >= deadline:
+            if pauses.tries == 0:
+                log.warning("the schema registry does not give %s yet: %s", what, first_cause)
+            if not pauses.wait(deadline):
                 raise RegistryUnavailable(
                     f"the schema registry does not give {what} within "
                     f"{self._options.retry_s:g} s: {first_cause}",
                     action="Check that it runs and that this machine reaches it",
                     cause=first_cause,
                 )
-            if pauses == _PAUSES:
-                log.warning("the schema registry does not give %s yet: %s", what, first_cause)
-            time.sleep(pauses.pause)
-            pauses = pauses.doubled()
 
     def _request(self, url: str, deadline: float) -> tuple[int, bytes]:
         request = Request(url=url, headers=self._headers(), answer_bytes_max=_ANSWER_BYTES_MAX + 1)

@@ -15,10 +15,10 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from kfetch.backoff import Backoff
 from kfetch.errors import AuthenticationFailed, OptionError, TokenUnavailable
 from kfetch.options.oauth import ClientCredentials
 from kfetch.wire.http_request import Request, exchange, server_words, shown_url
+from kfetch.wire.retry import RetryPauses
 from kfetch.wire.sasl import jwt
 from kfetch.wire.tls import context_of
 
@@ -35,17 +35,15 @@ def request_token(source: ClientCredentials, deadline: float) -> tuple[str, floa
     endpoint refuses the client. Raises TokenUnavailable with the first cause if no try brings a
     token: the last try may have had no time.
     """
-    pauses = Backoff(min(source.backoff_s, source.backoff_max_s), source.backoff_max_s)
+    pauses = RetryPauses(source.backoff_s, source.backoff_max_s)
     first_cause: TokenUnavailable | None = None
     while True:
         try:
             return _attempt(source, deadline)
         except TokenUnavailable as cause:
             first_cause = first_cause or cause
-            if time.monotonic() + pauses.pause >= deadline:
+            if not pauses.wait(deadline):
                 raise first_cause from None
-            time.sleep(pauses.pause)
-            pauses = pauses.doubled()
 
 
 def _attempt(source: ClientCredentials, deadline: float) -> tuple[str, float]:

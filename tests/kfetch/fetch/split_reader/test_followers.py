@@ -42,7 +42,7 @@ def kafka() -> Iterator[RackKafka]:
 
 @pytest.fixture(autouse=True)
 def check_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Choices are checked after every reply."""
+    """The choice of a replica is checked after every reply."""
     monkeypatch.setattr(broker_reader, "_CHECK_S", 0.0)
 
 
@@ -128,7 +128,7 @@ def test_the_leader_is_asked_again_after_the_period(kafka: RackKafka) -> None:
     reading = in_rack(kafka)
 
     def period_over(request: object) -> object:
-        """The follower's honest answer; meanwhile the period of its choice ends."""
+        """Ends the period of the follower's choice, and gives its usual answer."""
         reading.replicas._choices.clear()
         for queue in reading._brokers[kafka.nodes[3].broker]._reader._queues.values():
             queue[0].choice = replace(queue[0].choice, until=0.0)
@@ -176,7 +176,7 @@ def test_a_follower_that_lags(kafka: RackKafka, end: int) -> None:
 
 
 def test_a_follower_with_other_records_is_no_loss(kafka: RackKafka) -> None:
-    """A follower whose history differs, as it lags, decides no data loss."""
+    """A follower that lags may have other records. That is no data loss."""
     kafka.offers_anything = True
     reading = in_rack(kafka)
     item = part(kafka, T0, 0, 8)
@@ -362,15 +362,15 @@ def test_every_record_once(faults: list[tuple[int, str, int]], rack: str, eager:
         reading.replicas._period_s = 0.01 if eager else 30.0
         reading.replicas.lag_s = 0.0
         try:
-            got = []
-            wanted = []
+            delivered = []
+            written = []
             for step in range(END // 2):
                 for _, fault, node in [one for one in faults if one[0] == step]:
                     inject(kafka, fault, node)
                 ranges = [part(kafka, tp, 2 * step, 2 * step + 2) for tp in (T0, T1)]
-                got += by_partition(rows(reading.read(ranges)))
-                wanted += expected(kafka, *ranges)
-            assert wanted == got
+                delivered += by_partition(rows(reading.read(ranges)))
+                written += expected(kafka, *ranges)
+            assert written == delivered
         finally:
             reading.close()
             opened.remove(reading)

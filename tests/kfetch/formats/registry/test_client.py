@@ -23,7 +23,7 @@ from tests.kfetch.wire.certificates import Authority, server_context
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedRegistry]:
     """A scripted registry. Pauses are short."""
-    monkeypatch.setattr(module, "_PAUSES", module.Backoff(0.001, 0.002))
+    monkeypatch.setattr(module, "_PAUSES_S", (0.001, 0.002))
     monkeypatch.setattr(module, "_SECOND_LOOK_S", 0.001)
     with ScriptedRegistry() as made:
         yield made

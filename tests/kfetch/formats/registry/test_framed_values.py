@@ -43,7 +43,7 @@ NULLS = {"name": None, "id": None, "new": None}
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedRegistry]:
     """A scripted registry."""
-    monkeypatch.setattr(client, "_PAUSES", client.Backoff(0.001, 0.002))
+    monkeypatch.setattr(client, "_PAUSES_S", (0.001, 0.002))
     monkeypatch.setattr(client, "_SECOND_LOOK_S", 0.001)
     with ScriptedRegistry() as made:
         yield made

@@ -1,9 +1,9 @@
 """CPU time of decoding JSON, Avro and Protobuf values, without Spark and without a broker.
 
-``python -m integration.benchmarks.values`` decodes two kinds of record: five fields in about 92
-bytes, and 40 fields with nesting in about 1 KiB. Beside kfetch stand pyarrow.json and, if it is
-installed, arro3-io (arrow-rs). Both read documents in lines, without Spark's meaning. Avro values
-have the same records, and fastavro reads them into Python's objects. The same five fields as
+``python -m integration.benchmarks.decode_values`` decodes two kinds of record: five fields in
+about 92 bytes, and 40 fields with nesting in about 1 KiB. Beside kfetch stand pyarrow.json and, if
+it is installed, arro3-io (arrow-rs). Both read documents in lines, without Spark's meaning. Avro
+values have the same records, and fastavro reads them into Python's objects. The same five fields as
 Protobuf are decoded by kfetch and, if it is installed, by the package protobuf (upb). That makes a
 Python object for each record.
 """

@@ -1,10 +1,10 @@
-"""Nouns in the plural."""
+"""Counts and times in words."""
 
 from __future__ import annotations
 
 import pytest
 
-from kfetch_jobs.util.plural import counted
+from kfetch_jobs.util.wording import counted
 
 
 @pytest.mark.parametrize(
