@@ -28,6 +28,7 @@ class Feature(Enum):
     """What not every version of Spark has."""
 
     PUSHED_FILTERS = Requirement((4, 1), "Spark 4.0 passes no filters to a Python source")
+    DECLARATIVE_PIPELINES = Requirement((4, 1), "Spark 4.0 has no declarative pipelines")
     LIMITED_AVAILABLE_NOW = Requirement(
         (4, 2),
         "before Spark 4.2, an AvailableNow query of a Python source is one micro-batch, which "

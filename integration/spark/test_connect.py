@@ -14,6 +14,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from integration.records import consumed, numbered, write
+from integration.sparks import Feature, needs
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -64,6 +65,7 @@ def test_spark_connect(kafka: Cluster, clicks: list[str], tmp_path: Path) -> Non
     assert clicks == values(tmp_path / "clicks")
 
 
+@needs(Feature.DECLARATIVE_PIPELINES)
 def test_declarative_pipeline(kafka: Cluster, clicks: list[str], tmp_path: Path) -> None:
     """A pipeline's streaming table gets each record once, and a view counts them."""
     pipeline = tmp_path / "pipeline"
