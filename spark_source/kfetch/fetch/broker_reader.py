@@ -178,9 +178,10 @@ class BrokerReader:
         """
         if accepted.reply.throttle_ms and not accepted.partitions:
             return
+        is_full = bool(self._asked) and self._is_full(accepted)
         for progress in self._asked:
             partition = accepted.partitions.get(progress.tp)
-            omitted = partition is None and self._is_full(accepted)
+            omitted = partition is None and is_full
             if omitted and not progress.asked_in_vain:
                 progress.asked_in_vain = True
             elif _serves(partition):
