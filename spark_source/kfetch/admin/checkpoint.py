@@ -178,7 +178,7 @@ def _is_checkpoint(path: StoredPath) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as cause:
-        raise CheckpointError(f"{path} can't be read: {cause.strerror}", file=str(path)) from None
+        raise _unreadable(path, cause) from None
 
 
 def read_checkpoint(path: StoredPath) -> Checkpoint:
@@ -212,7 +212,7 @@ def batch_numbers(log: StoredPath) -> list[int]:
     except FileNotFoundError:
         return []
     except OSError as cause:
-        raise CheckpointError(f"{log} can't be read: {cause.strerror}", file=str(log)) from None
+        raise _unreadable(log, cause) from None
 
 
 def _number_before(numbers: list[int]) -> int:
@@ -250,11 +250,13 @@ def _initial(path: StoredPath) -> dict[str, Offsets]:
 
 
 def _first_files(sources: StoredPath) -> list[StoredPath]:
-    """Returns the files ``sources/<source>/0`` that exist."""
+    """Returns the files ``sources/<source>/0`` that exist. Raises CheckpointError."""
     try:
         listed = [child for source in sources.iterdir() for child in source.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as cause:
+        raise _unreadable(sources, cause) from None
     return sorted((file for file in listed if file.name == "0"), key=str)
 
 
@@ -265,6 +267,10 @@ def _text(file: StoredPath) -> str:
         raise CheckpointError(f"can't be read: {cause.strerror}") from None
     except UnicodeDecodeError:
         raise CheckpointError("is no text in UTF-8") from None
+
+
+def _unreadable(path: StoredPath, cause: OSError) -> CheckpointError:
+    return CheckpointError(f"{path} can't be read: {cause.strerror}", file=str(path))
 
 
 def _unusable(file: StoredPath, why: str) -> CheckpointError:

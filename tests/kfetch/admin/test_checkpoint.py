@@ -199,3 +199,13 @@ def test_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
     """A wrong directory is an error, not an empty checkpoint."""
     with pytest.raises(CheckpointError, match="is no checkpoint of a query"):
         checkpoint_directory(str(tmp_path))
+
+
+def test_a_source_that_cannot_be_listed(tmp_path: Path, stored: Stored) -> None:
+    """It is named by an error, as a file would be. A store may refuse it, or fail just then."""
+    plan(tmp_path, 0, ours())
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources" / "0").symlink_to(tmp_path / "sources" / "0")
+
+    with pytest.raises(CheckpointError, match="sources can't be read: Too many levels"):
+        read_checkpoint(tmp_path)
