@@ -34,6 +34,8 @@ _FILE_URI = re.compile(r"file:(?:/{2}(?:localhost)?(?=/))?(/.*)", re.DOTALL)
 
 _OTHER_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
+_READ_ONLY = "kfetch changes only checkpoints of this machine"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
@@ -59,7 +61,7 @@ class Checkpoint:
         """
         if isinstance(self.path, Path):
             return self.path
-        raise _elsewhere(str(self.path), "kfetch changes only checkpoints of this machine")
+        raise _elsewhere(str(self.path), _READ_ONLY)
 
     @property
     def pending(self) -> bool:
@@ -132,8 +134,9 @@ def checkpoint_directory(text: str) -> Path:
     The path stays below its name, also if that is a link: a job's lock lies beside that name.
     Raises CheckpointError for other file systems, and if there is no checkpoint.
     """
-    path = open_checkpoint(text, {})
-    return Checkpoint(path=path).directory
+    if _OTHER_URI.match(text) and not _FILE_URI.match(text):
+        raise _elsewhere(text, _READ_ONLY)  # without asking a store, which may take a while
+    return Checkpoint(path=open_checkpoint(text, {})).directory
 
 
 def open_checkpoint(text: str, settings: Mapping[str, str]) -> StoredPath:

@@ -187,10 +187,10 @@ def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: s
 
 
 @pytest.mark.parametrize(
-    "uri", ["hdfs://name:8020/x", "abfss://c@a/x", "dbfs:/x", "hdfs:/x", "s3a:/x"]
+    "uri", ["hdfs://name:8020/x", "abfss://c@a/x", "dbfs:/x", "hdfs:/x", "s3a:/x", "s3a://lake/x"]
 )
 def test_other_file_systems_are_refused(uri: str) -> None:
-    """The error says what to copy."""
+    """The error says what to copy. kfetch asks no store before that."""
     with pytest.raises(CheckpointError, match=r"is not on this machine.* Copy its directories"):
         checkpoint_directory(uri)
 
