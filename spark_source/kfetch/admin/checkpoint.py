@@ -34,6 +34,8 @@ _FILE_URI = re.compile(r"file:(?:/{2}(?:localhost)?(?=/))?(/.*)", re.DOTALL)
 
 _OTHER_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
+_READ_ONLY = "kfetch changes only checkpoints of this machine"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
@@ -59,7 +61,7 @@ class Checkpoint:
         """
         if isinstance(self.path, Path):
             return self.path
-        raise _elsewhere(str(self.path), "kfetch changes only checkpoints of this machine")
+        raise _elsewhere(str(self.path), _READ_ONLY)
 
     @property
     def pending(self) -> bool:
@@ -132,8 +134,9 @@ def checkpoint_directory(text: str) -> Path:
     The path stays below its name, also if that is a link: a job's lock lies beside that name.
     Raises CheckpointError for other file systems, and if there is no checkpoint.
     """
-    path = open_checkpoint(text, {})
-    return Checkpoint(path=path).directory
+    if _OTHER_URI.match(text) and not _FILE_URI.match(text):
+        raise _elsewhere(text, _READ_ONLY)  # without asking a store, which may take a while
+    return Checkpoint(path=open_checkpoint(text, {})).directory
 
 
 def open_checkpoint(text: str, settings: Mapping[str, str]) -> StoredPath:
@@ -178,7 +181,7 @@ def _is_checkpoint(path: StoredPath) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as cause:
-        raise CheckpointError(f"{path} can't be read: {cause.strerror}", file=str(path)) from None
+        raise _unreadable(path, cause) from None
 
 
 def read_checkpoint(path: StoredPath) -> Checkpoint:
@@ -212,7 +215,7 @@ def batch_numbers(log: StoredPath) -> list[int]:
     except FileNotFoundError:
         return []
     except OSError as cause:
-        raise CheckpointError(f"{log} can't be read: {cause.strerror}", file=str(log)) from None
+        raise _unreadable(log, cause) from None
 
 
 def _number_before(numbers: list[int]) -> int:
@@ -250,11 +253,13 @@ def _initial(path: StoredPath) -> dict[str, Offsets]:
 
 
 def _first_files(sources: StoredPath) -> list[StoredPath]:
-    """Returns the files ``sources/<source>/0`` that exist."""
+    """Returns the files ``sources/<source>/0`` that exist. Raises CheckpointError."""
     try:
         listed = [child for source in sources.iterdir() for child in source.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as cause:
+        raise _unreadable(sources, cause) from None
     return sorted((file for file in listed if file.name == "0"), key=str)
 
 
@@ -265,6 +270,10 @@ def _text(file: StoredPath) -> str:
         raise CheckpointError(f"can't be read: {cause.strerror}") from None
     except UnicodeDecodeError:
         raise CheckpointError("is no text in UTF-8") from None
+
+
+def _unreadable(path: StoredPath, cause: OSError) -> CheckpointError:
+    return CheckpointError(f"{path} can't be read: {cause.strerror}", file=str(path))
 
 
 def _unusable(file: StoredPath, why: str) -> CheckpointError:

@@ -210,6 +210,7 @@ class SharedBroker:
             on_range_done=self._store_rest,
             skip_corrupt=self._options.skip_corrupt_batches,
             replicas=self._replicas,
+            requests_since=lambda: self._memory.requested_since,
         )
 
     def _store_rest(self, progress: RangeProgress, partition: PartitionReply) -> None:

@@ -52,6 +52,8 @@ class BrokerReader:
     """Whether the decoder skips damaged batches. Then the end of each batch must be certain."""
     replicas: ReadReplicas = field(default_factory=ReadReplicas)
     """Knows this process's rack, and gets the leaders' answers."""
+    requests_since: Callable[[], float] = lambda: 0.0
+    """Returns the monotonic time since when requests wait for no memory: now, while one waits."""
     _asked: Sequence[RangeProgress] = ()
     """The ranges for which the last request asks their leader for a follower. Empty: it has no
     rack."""
@@ -95,7 +97,7 @@ class BrokerReader:
             return
         del queue[at]
         if at == 0:
-            progress.asked_s += _asked_s(progress, time.monotonic())
+            progress.asked_s += self._asked_s(progress)
             self._start_next(progress.tp)
 
     def send(self, deadline: float) -> list[Arrival]:
@@ -176,9 +178,10 @@ class BrokerReader:
         """
         if accepted.reply.throttle_ms and not accepted.partitions:
             return
+        is_full = bool(self._asked) and self._is_full(accepted)
         for progress in self._asked:
             partition = accepted.partitions.get(progress.tp)
-            omitted = partition is None and self._is_full(accepted)
+            omitted = partition is None and is_full
             if omitted and not progress.asked_in_vain:
                 progress.asked_in_vain = True
             elif _serves(partition):
@@ -199,7 +202,7 @@ class BrokerReader:
         quiet = not any(len(partition.records) for partition in accepted.partitions.values())
         for progress in self._first_ranges():
             over = progress.choice is not None and now >= progress.choice.until
-            idle_s = _asked_s(progress, now)
+            idle_s = self._asked_s(progress)
             if progress.follower is None:
                 progress.choice = None if over else progress.choice
             elif over or (quiet and idle_s >= self.replicas.lag_s):
@@ -241,13 +244,13 @@ class BrokerReader:
         progress.requested_at, progress.asked_in_vain = time.monotonic(), False
         self.fetcher.set_position(progress.tp, self._position(progress))
 
+    def _asked_s(self, progress: RangeProgress) -> float:
+        """Returns for how many seconds the broker has been asked without any records."""
+        since = max(progress.requested_at, progress.advanced_at, self.requests_since())
+        return max(0.0, time.monotonic() - since)
+
     def _position(self, progress: RangeProgress) -> FetchPosition:
         return progress.position(self.partition_max_bytes)
-
-
-def _asked_s(progress: RangeProgress, now: float) -> float:
-    """Returns for how many seconds the broker has been asked without any records."""
-    return now - max(progress.requested_at, progress.advanced_at)
 
 
 def _is_for(progress: RangeProgress, asked: FetchPosition) -> bool:

@@ -88,6 +88,8 @@ class ObjectPath:
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as cause:
             reason = f"the store refuses it ({_reason(cause)}): correct the keys or their rights"
             raise PermissionError(errno.EACCES, reason, str(self)) from None
+        except ValueError:  # of a name with a line's end, say
+            raise OSError(errno.EINVAL, "no object has such a name", str(self)) from None
         except exceptions.BaseError as cause:
             reason = f"the store fails ({_reason(cause)})"
             if "NoSuchBucket" in reason:

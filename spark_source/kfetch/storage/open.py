@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -35,13 +36,13 @@ def stored_path(text: str, settings: Mapping[str, str]) -> StoredPath | None:
     if remote.scheme not in s3.SCHEMES or not remote.authority:
         return None
     config = s3.s3_config(remote.authority, settings)
-    return ObjectPath(
-        remote.root, remote.path.strip("/"), _s3_store(remote.authority, config, text)
-    )
+    key = posixpath.normpath(f"/{remote.path}").strip("/")  # Hadoop resolves a//b and a/../b, too
+    return ObjectPath(remote.root, key, _s3_store(remote.authority, config, text))
 
 
 def _s3_store(bucket: str, config: Mapping[str, object], text: str) -> object:
     try:
+        from obstore.exceptions import BaseError
         from obstore.store import S3Store
     except ModuleNotFoundError:
         raise OptionError(
@@ -50,8 +51,14 @@ def _s3_store(bucket: str, config: Mapping[str, object], text: str) -> object:
         ) from None
     waits = {"timeout": f"{_TIMEOUT_S}s", "connect_timeout": f"{_TIMEOUT_S}s"}
     options = {**waits, **config.get("client_options", {})}  # type: ignore[dict-item]
-    return S3Store(
-        bucket,
-        **{**config, "client_options": options},  # type: ignore[arg-type]
-        retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=_RETRIES_S)},
-    )
+    try:
+        return S3Store(
+            bucket,
+            **{**config, "client_options": options},  # type: ignore[arg-type]
+            retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=_RETRIES_S)},
+        )
+    except BaseError:  # its text may have keys
+        raise OptionError(
+            f"the environment has no complete keys for {text}",
+            action="correct the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        ) from None

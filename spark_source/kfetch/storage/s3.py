@@ -6,6 +6,8 @@ Configuration". A setting ``fs.s3a.bucket.NAME.x`` overrides ``fs.s3a.x`` for th
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +39,20 @@ _WITHOUT_EQUAL = ("security.credential.provider.path", "encryption.cs-key-provid
 """Settings that the client can't follow: keys in a keystore of Java, encryption in the client."""
 _REGION = "us-east-1"
 """The region of a store with an endpoint and no region. Such stores mostly ignore it."""
+_AWS = re.compile(
+    r"(?:^|[.-])s3(?:-fips)?[.-](?:dualstack\.)?(?P<region>[a-z]{2}(?:-[a-z]+)+-\d+)"
+    r"\.(?:vpce\.)?amazonaws\.com(?:\.cn)?$"
+)
+"""An endpoint of AWS, which has the region in its name. S3A takes it from there, too."""
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_URL = re.compile(
+    r"(?:(?P<scheme>https?)://)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])"
+    r"(?P<port>:[0-9]{1,5})?(?P<path>(?:/[!-~]*)?)"
+)
+_PORT_MAX = 65535
+_IN_HOST = re.compile(r"[a-z0-9](?:[a-z0-9-]|(?<![.-])\.(?![.-])){1,61}[a-z0-9]")
+"""The buckets that can be part of a host's name."""
+_PRINTABLE = re.compile(r"[!-~]+")
 
 
 def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
@@ -44,8 +60,13 @@ def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
 
     ``settings``: Spark's, by their full names. Without keys, obstore looks where AWS's own tools
     look: environment, web identity, container, instance. Raises OptionError, naming the setting, if
-    kfetch can't follow one.
+    kfetch can't follow one. The error shows no values: some people write keys in front of a bucket.
     """
+    if not _BUCKET.fullmatch(bucket):
+        raise OptionError(
+            "the name of a bucket in S3 has only letters, digits, dots, hyphens and underscores",
+            action="correct the URI; keys stand in fs.s3a.access.key and fs.s3a.secret.key",
+        )
     of_bucket = _settings_of(bucket, settings)
     for name in _WITHOUT_EQUAL:
         if name in of_bucket:
@@ -55,7 +76,7 @@ def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
                 "environment",
                 option=name,
             )
-    return {**_endpoint(of_bucket), **_credentials(of_bucket)}
+    return {**_endpoint(bucket, of_bucket), **_credentials(of_bucket)}
 
 
 def _settings_of(bucket: str, settings: Mapping[str, str]) -> dict[str, str]:
@@ -72,23 +93,50 @@ def _settings_of(bucket: str, settings: Mapping[str, str]) -> dict[str, str]:
     return {name: value.strip() for name, value in {**shared, **special}.items()}
 
 
-def _endpoint(settings: Mapping[str, str]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    endpoint, region = settings.get("endpoint", ""), settings.get("endpoint.region", "")
+def _endpoint(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    text, region = settings.get("endpoint", ""), settings.get("endpoint.region", "")
+    in_path = _is_true(settings.get("path.style.access", "false"))
+    if not text:
+        in_host = not in_path and _can_be_in_host(bucket, "https", "")
+        result: dict[str, Any] = {"virtual_hosted_style_request": in_host}
+        return {**result, "region": region} if region else result
+    scheme, host, rest = _url(text)
     secure = _is_true(settings.get("connection.ssl.enabled", "true"))
-    if endpoint and "://" not in endpoint:
-        endpoint = f"{'https' if secure else 'http'}://{endpoint}"
-    if endpoint:
-        result["endpoint"] = endpoint
-    if region or endpoint:
-        result["region"] = region or _REGION
-    if endpoint.startswith("http://"):
-        result["client_options"] = {"allow_http": True}
-    # S3A's default is the bucket in the host's name, which a local store rarely has.
-    result["virtual_hosted_style_request"] = not _is_true(
-        settings.get("path.style.access", "false")
-    )
-    return result
+    scheme = scheme or ("https" if secure else "http")
+    in_host = not in_path and _can_be_in_host(bucket, scheme, host)
+    aws = _AWS.search(host)
+    result = {
+        # obstore takes such an endpoint for one that begins with the bucket already.
+        "endpoint": f"{scheme}://{f'{bucket}.' if in_host else ''}{host}{rest}",
+        "virtual_hosted_style_request": in_host,
+        "region": region or (aws["region"] if aws else _REGION),
+    }
+    return {**result, "client_options": {"allow_http": True}} if scheme == "http" else result
+
+
+def _url(text: str) -> tuple[str, str, str]:
+    """Returns scheme, host, and port with path. Raises OptionError if the text is no endpoint."""
+    url = _URL.fullmatch(text)
+    port = int((url["port"] or ":443")[1:]) if url else 0
+    if url is None or not 0 < port <= _PORT_MAX or {"?", "#"} & set(url["path"]):
+        raise OptionError(
+            f"{_SPARK}fs.s3a.endpoint is no address of a store",
+            action="write host, host:port, or a URL such as https://host:9000",
+            option="endpoint",
+        )
+    return url["scheme"] or "", url["host"], (url["port"] or "") + url["path"].rstrip("/")
+
+
+def _can_be_in_host(bucket: str, scheme: str, host: str) -> bool:
+    """Returns whether AWS's client puts a bucket in front of a host: not of an address.
+
+    A certificate for all buckets fits none with a dot.
+    """
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return bool(_IN_HOST.fullmatch(bucket)) and (scheme == "http" or "." not in bucket)
+    return False
 
 
 def _credentials(settings: Mapping[str, str]) -> dict[str, Any]:
@@ -104,7 +152,25 @@ def _credentials(settings: Mapping[str, str]) -> dict[str, Any]:
         return {"skip_signature": True}
     if providers and not providers & _FROM_KEYS:
         return {}
-    return {ours: settings[name] for name, ours in _KEYS.items() if settings.get(name)}
+    return _keys({name: settings[name] for name in _KEYS if settings.get(name)})
+
+
+def _keys(given: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the keys by obstore's names. Raises OptionError for half a pair, and for no text."""
+    if given and (missing := {"access.key", "secret.key"} - given.keys()):
+        raise OptionError(
+            f"{_SPARK}fs.s3a.{min(missing)} is missing",
+            action="give both keys, or none if they are in the environment",
+            option=min(missing),
+        )
+    for name, value in given.items():
+        if not _PRINTABLE.fullmatch(value):
+            raise OptionError(
+                f"{_SPARK}fs.s3a.{name} has a character that no key has",
+                action="correct it: it may have a blank or a line's end within",
+                option=name,
+            )
+    return {_KEYS[name]: value for name, value in given.items()}
 
 
 def _is_true(text: str) -> bool:

@@ -187,10 +187,10 @@ def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: s
 
 
 @pytest.mark.parametrize(
-    "uri", ["hdfs://name:8020/x", "abfss://c@a/x", "dbfs:/x", "hdfs:/x", "s3a:/x"]
+    "uri", ["hdfs://name:8020/x", "abfss://c@a/x", "dbfs:/x", "hdfs:/x", "s3a:/x", "s3a://lake/x"]
 )
 def test_other_file_systems_are_refused(uri: str) -> None:
-    """The error says what to copy."""
+    """The error says what to copy. kfetch asks no store before that."""
     with pytest.raises(CheckpointError, match=r"is not on this machine.* Copy its directories"):
         checkpoint_directory(uri)
 
@@ -199,3 +199,13 @@ def test_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
     """A wrong directory is an error, not an empty checkpoint."""
     with pytest.raises(CheckpointError, match="is no checkpoint of a query"):
         checkpoint_directory(str(tmp_path))
+
+
+def test_a_source_that_cannot_be_listed(tmp_path: Path, stored: Stored) -> None:
+    """It is named by an error, as a file would be. A store may refuse it, or fail just then."""
+    plan(tmp_path, 0, ours())
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources" / "0").symlink_to(tmp_path / "sources" / "0")
+
+    with pytest.raises(CheckpointError, match="sources can't be read: Too many levels"):
+        read_checkpoint(tmp_path)

@@ -49,6 +49,44 @@ def test_a_file(store: Store) -> None:
     assert "s3a://lake/a b/file" == str(file)
 
 
+@pytest.mark.parametrize("text", ["/ck//a/", "ck/./a", "ck/x/../a", "//ck/a", "../ck/a"])
+def test_names_as_hadoop_reads_them(store: Store, text: str) -> None:
+    """Doubled slashes and dots are resolved before the store is asked. Spark wrote there, too."""
+    store.put("ck/a/metadata", b"m")
+
+    assert ["metadata"] == [child.name for child in store.path(text).iterdir()]
+    assert b"m" == (store.path(text) / "metadata").read_bytes()
+
+
+def test_names_that_no_object_has(store: Store) -> None:
+    """They are errors of pathlib's kind."""
+    for name in ("a\nb", "a\udc80"):
+        with pytest.raises(OSError, match="no object has such a name"):
+            store.path(name).read_bytes()
+        with pytest.raises(OSError, match="no object has such a name"):
+            list(store.path(name).iterdir())
+
+
+def test_percent_signs_and_other_characters(store: Store) -> None:
+    """They stay as they are: Hadoop decodes nothing."""
+    for name in ("odd/a%20b", "odd/a b", "odd/a+b", "odd/a?b#c*", "odd/\u00fc"):
+        store.put(f"{name}/metadata", name.encode())
+
+        assert name == (store.path(name) / "metadata").read_text()
+        assert ["metadata"] == [child.name for child in store.path(name).iterdir()]
+
+
+def test_a_whole_bucket(store: Store) -> None:
+    """A URI without a path names the bucket's root."""
+    store.put("metadata", b"m")
+
+    for text in ("s3a://lake", "s3a://lake/", "S3A://lake//"):
+        root = stored_path(text, store.settings)
+        assert isinstance(root, ObjectPath)
+        assert "metadata" in [child.name for child in root.iterdir()]
+        assert b"m" == (root / "metadata").read_bytes()
+
+
 def test_what_is_missing(store: Store) -> None:
     """A missing object and a missing directory are errors of pathlib's kind."""
     with pytest.raises(FileNotFoundError, match="no such object: 's3a://lake/none'"):
@@ -73,6 +111,16 @@ def test_a_store_that_is_not_there(store: Store, monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(OSError, match=r"the store fails \(no answer\): 's3a://lake/ck/met") as told:
         path.read_bytes()
+    assert "pa55word" not in str(told.value)
+
+
+def test_half_of_the_keys_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says where to look, and shows no key."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "pa55word")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+
+    with pytest.raises(OptionError, match="has no complete keys for s3a://lake") as told:
+        stored_path("s3a://lake/ck", {})
     assert "pa55word" not in str(told.value)
 
 

@@ -21,15 +21,32 @@ SDK = "software.amazon.awssdk.auth.credentials."
         (KEYS, {"access_key_id": "a", "secret_access_key": "b"}),
         ({**KEYS, "session.token": "t"}, {"session_token": "t"}),
         ({"endpoint.region": "eu-west-1"}, {"region": "eu-west-1"}),
-        ({"endpoint": "minio:9000"}, {"endpoint": "https://minio:9000", "region": "us-east-1"}),
+        (
+            {"endpoint": "minio:9000"},
+            {"endpoint": "https://lake.minio:9000", "region": "us-east-1"},
+        ),
         (
             {"endpoint": "minio:9000", "connection.ssl.enabled": "false"},
-            {"endpoint": "http://minio:9000", "client_options": {"allow_http": True}},
+            {"endpoint": "http://lake.minio:9000", "client_options": {"allow_http": True}},
         ),
+        (
+            {"endpoint": "http://10.0.0.7:9000/"},
+            {"endpoint": "http://10.0.0.7:9000", "virtual_hosted_style_request": False},
+        ),
+        ({"endpoint": "https://[::1]:9000"}, {"endpoint": "https://[::1]:9000"}),
+        (
+            {"endpoint": "s3.eu-west-1.amazonaws.com"},
+            {"endpoint": "https://lake.s3.eu-west-1.amazonaws.com", "region": "eu-west-1"},
+        ),
+        ({"endpoint": "https://s3-fips.us-gov-west-1.amazonaws.com"}, {"region": "us-gov-west-1"}),
+        ({"endpoint": "s3.dualstack.cn-north-1.amazonaws.com.cn"}, {"region": "cn-north-1"}),
+        ({"endpoint": "b.vpce-1a.s3.eu-west-1.vpce.amazonaws.com"}, {"region": "eu-west-1"}),
+        ({"endpoint": "s3.amazonaws.com"}, {"region": "us-east-1"}),
+        ({"endpoint": "s3.eu-west-1.amazonaws.com", "endpoint.region": "x"}, {"region": "x"}),
         ({"endpoint": "http://minio", "path.style.access": "TRUE"}, {"endpoint": "http://minio"}),
         ({"path.style.access": "true"}, {"virtual_hosted_style_request": False}),
-        ({"access.key": "x", "bucket.lake.access.key": "own"}, {"access_key_id": "own"}),
-        ({"access.key": "x", "bucket.other.access.key": "own"}, {"access_key_id": "x"}),
+        ({**KEYS, "bucket.lake.access.key": "own"}, {"access_key_id": "own"}),
+        ({**KEYS, "bucket.other.access.key": "own"}, {"access_key_id": "a"}),
         (
             {"aws.credentials.provider": f"{AUTH}AnonymousAWSCredentialsProvider"},
             {"skip_signature": True},
@@ -47,6 +64,72 @@ def test_settings_of_a_bucket(settings: dict[str, str], config: dict[str, Any]) 
     actual = s3_config("lake", full)
 
     assert config == {name: actual.get(name) for name in config}
+
+
+@pytest.mark.parametrize(
+    ("bucket", "endpoint", "expected"),
+    [
+        ("my.lake", "https://minio", "https://minio"),
+        ("my.lake", "http://minio", "http://my.lake.minio"),
+        ("My_Lake", "http://minio", "http://minio"),
+        ("a..b", "http://minio", "http://minio"),
+    ],
+)
+def test_buckets_that_cannot_be_in_a_hosts_name(bucket: str, endpoint: str, expected: str) -> None:
+    """They are in the path, as for AWS's own client. No certificate fits a bucket with a dot."""
+    config = s3_config(bucket, {"spark.hadoop.fs.s3a.endpoint": endpoint})
+
+    assert (expected, expected != endpoint) == (
+        config["endpoint"],
+        config["virtual_hosted_style_request"],
+    )
+
+
+def test_a_bucket_with_a_dot_at_aws() -> None:
+    """It is in the path there, too."""
+    assert not s3_config("my.lake", {})["virtual_hosted_style_request"]
+
+
+@pytest.mark.parametrize("bucket", ["AKID:pa55word@lake", "la ke", "lake?x", "-", ""])
+def test_what_is_no_bucket(bucket: str) -> None:
+    """The error does not repeat it: an old form of the URI has the keys there."""
+    with pytest.raises(OptionError, match="name of a bucket") as told:
+        s3_config(bucket, {})
+    assert "pa55word" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        *("http://", "http://[bad", "::", "http://a b", "ftp://x", "http://h:99999", "http://h:0"),
+        *("http://h/?a", "http://user:pa55word@h", "h\n1"),
+    ],
+)
+def test_what_is_no_endpoint(endpoint: str) -> None:
+    """obstore would panic at the first request. The error names the setting, and no value."""
+    with pytest.raises(OptionError, match=r"fs\.s3a\.endpoint is no address") as told:
+        s3_config("lake", {"spark.hadoop.fs.s3a.endpoint": endpoint})
+    assert "pa55word" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"access.key": "a"}, "secret.key is missing"),
+        ({"secret.key": "pa55word"}, "access.key is missing"),
+        ({"session.token": "pa55word"}, "access.key is missing"),
+        ({"access.key": "a", "secret.key": "pa55\nword"}, "secret.key has a character"),
+        ({"access.key": "a", "secret.key": "pa55word\udc80"}, "secret.key has a character"),
+        ({"access.key": "a b", "secret.key": "pa55word"}, "access.key has a character"),
+    ],
+)
+def test_keys_that_cannot_be_used(settings: dict[str, str], sentence: str) -> None:
+    """Half a pair, and characters that no header of a request may have."""
+    full = {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()}
+
+    with pytest.raises(OptionError, match=sentence) as told:
+        s3_config("lake", full)
+    assert "pa55" not in str(told.value)
 
 
 def test_keys_are_left_out_for_a_provider_of_the_environment() -> None:

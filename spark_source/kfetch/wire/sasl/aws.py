@@ -80,6 +80,8 @@ def connect_message(keys: AwsKeys, host: str, region: str) -> bytes:
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
 
+    # botocore signs the name as it stands in a header.
+    host = f"[{host}]" if ":" in host else host.lower()
     token = keys.session_token.reveal() if keys.session_token else None
     credentials = Credentials(keys.access_key, keys.secret_key.reveal(), token)
     request = AWSRequest("GET", f"https://{host}/?Action=kafka-cluster%3AConnect")

@@ -37,7 +37,7 @@ def signature(secret_key: str, region: str, fields: dict[str, str]) -> str:
     parameters = sorted((NAMES[name], fields[name]) for name in NAMES if name in fields)
     query = "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in parameters)
     empty = hashlib.sha256(b"").hexdigest()
-    request = "\n".join(["GET", "/", query, f"host:{HOST}", "", "host", empty])
+    request = "\n".join(["GET", "/", query, f"host:{fields['host']}", "", "host", empty])
     scope = f"{fields['x-amz-date'][:8]}/{region}/kafka-cluster/aws4_request"
     digest = hashlib.sha256(request.encode()).hexdigest()
     text = "\n".join(["AWS4-HMAC-SHA256", fields["x-amz-date"], scope, digest])
@@ -75,6 +75,16 @@ def test_the_message_is_a_presigned_request(
     assert abs(datetime.now(UTC) - datetime.strptime(date, "%Y%m%dT%H%M%S%z")) < timedelta(
         minutes=5
     )
+
+
+@pytest.mark.parametrize("host", [HOST.upper(), "2001:db8::1", "b_1.internal"])
+def test_the_signature_is_that_of_the_host_in_the_message(host: str) -> None:
+    """A broker signs the host that it reads there. Users may write names in capitals."""
+    keys = AwsKeys(access_key="AKID", secret_key=Secret("secret"))
+    fields = json.loads(connect_message(keys, host, "us-west-2"))
+
+    assert signature("secret", "us-west-2", fields) == fields["x-amz-signature"]
+    assert host.lower() in fields["host"]
 
 
 @pytest.mark.parametrize(
