@@ -66,9 +66,12 @@ def _bare(directory: Path) -> SparkSession:
     return spark
 
 
-def checkpoints_in_files() -> dict[str, str]:
-    """Returns settings for checkpoints on a local disk. Spark's default starts many processes."""
-    old = metadata.version("pyspark").startswith("4.0.")
+def checkpoints_in_files(spark: str | None = None) -> dict[str, str]:
+    """Returns settings for checkpoints on a local disk. Spark's default starts many processes.
+
+    ``spark``: the version; default: the installed one.
+    """
+    old = (spark or metadata.version("pyspark")).startswith("4.0.")
     package = "org.apache.spark.sql.execution.streaming" + ("" if old else ".checkpointing")
     name = "spark.sql.streaming.checkpointFileManagerClass"
     return {name: f"{package}.FileSystemBasedCheckpointFileManager"}

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from integration.benchmarks.peer import connector_version
 from integration.spark_versions.choice import FAILED, PASSED
@@ -28,7 +29,7 @@ from integration.spark_versions.features import FEATURES, Feature
 from integration.sparks import VERSIONS
 
 _ENDS = [VERSIONS[0], VERSIONS[-1]]
-_RESULTS = ROOT / ".venv" / "sparks"
+_LOGS = ROOT / ".venv" / "sparks"
 Results = dict[str, dict[str, int]]
 """How often each outcome or reason came, by the feature's key."""
 
@@ -60,11 +61,10 @@ def _arguments() -> argparse.Namespace:
 
 def _run(version: str, features: Sequence[Feature], short: bool) -> Results:
     interpreter = python(version)
-    results = _RESULTS / f"{version}.json"
-    results.parent.mkdir(parents=True, exist_ok=True)
-    results.unlink(missing_ok=True)
-    began = time.monotonic()
-    with results.with_suffix(".log").open("wb") as log:
+    _LOGS.mkdir(parents=True, exist_ok=True)
+    began, path = time.monotonic(), _LOGS / f"{version}.log"
+    with path.open("wb") as log, TemporaryDirectory() as directory:
+        results = Path(directory, "results.json")
         ended = subprocess.run(
             [str(interpreter), *_words(features, results, short)],
             cwd=ROOT,
@@ -73,11 +73,12 @@ def _run(version: str, features: Sequence[Feature], short: bool) -> Results:
             stderr=log,
             check=False,
         )
-    line = results.with_suffix(".log").read_text(errors="replace").strip().splitlines()[-1:]
+        text = results.read_text() if results.exists() else ""
+    line = path.read_text(errors="replace").strip().splitlines()[-1:]
     seconds = time.monotonic() - began
     print(f"Spark {version}: {seconds:.0f} s, {line[0] if line else ''}", file=sys.stderr)
-    if ended.returncode in (0, 1) and results.exists():  # pytest's own codes for passed and failed
-        return dict(json.loads(results.read_text()))
+    if text and ended.returncode in (0, 1):  # pytest's own codes for passed and failed
+        return dict(json.loads(text))
     return {one.key: {FAILED: 1} for one in features}
 
 
