@@ -28,6 +28,9 @@ class Feature(Enum):
     """What not every version of Spark has."""
 
     PUSHED_FILTERS = Requirement((4, 1), "Spark 4.0 passes no filters to a Python source")
+    ONE_PLAN_FOR_EACH_LOAD = Requirement(
+        (4, 1), "Spark 4.0 plans a batch read anew for each action, so later ones see later records"
+    )
     DECLARATIVE_PIPELINES = Requirement((4, 1), "Spark 4.0 has no declarative pipelines")
     LIMITED_AVAILABLE_NOW = Requirement(
         (4, 2),

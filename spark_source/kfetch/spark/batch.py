@@ -1,8 +1,8 @@
 """``spark.read.format("kfetch")``: the reader of a batch read.
 
 Spark makes this reader in a planning process of the driver, and asks it for the partitions there.
-That happens when Spark plans the first action on a DataFrame. Spark 4.2 keeps the partitions, so
-later actions on the same DataFrame read the same offsets. A new ``load()`` finds new ones.
+That happens when Spark plans the first action on a DataFrame. Spark keeps the partitions since 4.1,
+so later actions on the same DataFrame read the same offsets. A new ``load()`` finds new ones.
 """
 
 from __future__ import annotations
