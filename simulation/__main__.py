@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from simulation import parts, scenario_file
+from simulation.events import NoSuchEvent
 from simulation.parts import Result
 
 _EXAMPLES = """\
@@ -58,7 +59,12 @@ def _arguments() -> argparse.Namespace:
         type=float,
         help="how long trouble lasts, in virtual minutes (not for jobs)",
     )
-    parser.add_argument("--events", help="only these events happen, by number, such as 3,5,9")
+    parser.add_argument(
+        "--events",
+        type=_numbers,
+        metavar="NUMBERS",
+        help="only these events happen, by number, such as 3,5,9",
+    )
     parser.add_argument("--scenario", metavar="FILE", help="simulate the scenario of this file")
     parser.add_argument(
         "--tries", type=int, default=1, help="simulate the scenario with this many seeds"
@@ -73,6 +79,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     return parser.parse_args()
+
+
+def _numbers(text: str) -> list[int]:
+    """Returns the numbers of a list, which may be empty. Raises what argparse prints."""
+    try:
+        return [int(number) for number in text.split(",")] if text else []
+    except ValueError:
+        what = f"{text!r} is not a list of numbers, such as 3,5,9"
+        raise argparse.ArgumentTypeError(what) from None
 
 
 def _seeds(arguments: argparse.Namespace, first: int) -> Iterator[int]:
@@ -182,7 +197,7 @@ def main() -> int:
         print(f"new seeds, from {arguments.first} on ({origin})", flush=True)
     try:
         totals, failed = _simulate_all(arguments)
-    except scenario_file.WrongScenario as wrong:
+    except (scenario_file.WrongScenario, NoSuchEvent) as wrong:
         print(wrong, file=sys.stderr)
         return 2
     if arguments.json:
@@ -197,14 +212,13 @@ def _simulate_all(arguments: argparse.Namespace) -> tuple[_Totals, list[dict[str
     saved = _saved(arguments)
     part = "source" if saved else arguments.part or parts.faults().get(arguments.plant)
     names = [part] if part else list(parts.PARTS)
-    events = [int(n) for n in arguments.events.split(",")] if arguments.events else None
     totals, failed = _Totals(), []
     ends = bool(arguments.seeds or saved)
     progress = _Progress(float("inf") if ends else arguments.minutes * 60)
     for seed in _seeds(arguments, saved.seed if saved else 0):
         for name in names:
             run = _run(name, seed, saved, arguments)
-            result = run(events)
+            result = run(arguments.events)
             totals.add(result)
             progress.show(totals)
             if result.failure:
@@ -254,7 +268,7 @@ def _report(failed: Result, run: Run, saved: Any, arguments: argparse.Namespace)
     print(f"the smallest run fails: {failed.failure}")
     if arguments.save and failed.part == "source":
         _save(failed, saved, arguments)
-    numbers = ",".join(map(str, failed.events))
+    numbers = ",".join(map(str, failed.events)) or "''"
     origin = f"--scenario {arguments.scenario}" if saved else f"--part {failed.part}"
     plant = f" --plant '{arguments.plant}'" if arguments.plant else ""
     again = f"{origin} --seeds {failed.seed}{plant} --events {numbers}"

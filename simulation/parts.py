@@ -11,6 +11,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from simulation.events import chosen
+
 if TYPE_CHECKING:
     from simulation.scenario import Scenario
 
@@ -56,7 +58,7 @@ def run_scenario(drawn: Scenario, events: Sequence[int] | None = None, fault: st
     from simulation.planted import PLANTED
 
     world.prepare()
-    kept = tuple(range(len(drawn.actions)) if events is None else events)
+    kept = chosen(len(drawn.actions), events)
     drawn = replace(drawn, actions=tuple(drawn.actions[number] for number in kept))
     with PLANTED[fault]() if fault else nullcontext():
         outcome = world.simulate(drawn)
@@ -81,7 +83,7 @@ def run_executor(
 
     executor.prepare()
     drawn = plan(seed, minutes)
-    kept = tuple(range(len(drawn.actions)) if events is None else events)
+    kept = chosen(len(drawn.actions), events)
     drawn = replace(drawn, actions=tuple(drawn.actions[number] for number in kept))
     outcome = executor.simulate(drawn, chaos.ACTS, PLANTED.get(fault))
     return Result(

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from kfetch.agent.budget import Budget
 from kfetch.agent.shared_broker import SharedBroker
 from kfetch.fetch import broker_reader, recovery
 from kfetch.fetch.fetcher import Fetcher
@@ -197,6 +198,26 @@ def expiry_told_nowhere() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def reply_memory_returned_twice() -> Iterator[None]:
+    """The memory of a reply returns to the agent's budget twice."""
+    give_back = Budget._return_reply
+
+    def twice(self: Budget, size: int) -> None:
+        give_back(self, size)
+        give_back(self, size)
+
+    with patch.object(Budget, "_return_reply", twice):
+        yield
+
+
+@contextmanager
+def reply_memory_kept() -> Iterator[None]:
+    """The memory of a reply never returns to the agent's budget."""
+    with patch.object(Budget, "_return_reply", lambda self, size: None):
+        yield
+
+
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     planted.__name__.replace("_", "-"): planted
     for planted in (
@@ -215,5 +236,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         batch_skips_a_record,
         task_expiry_untold,
         expiry_told_nowhere,
+        reply_memory_returned_twice,
+        reply_memory_kept,
     )
 }

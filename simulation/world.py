@@ -150,7 +150,7 @@ class World:
         self.machine.start_s = lambda: 0.15 + self.kernel.random.random() * 0.4
         self.machine.on_exec = self._agent_began
         self._agents: list[OsProcess] = []
-        self._budgets = Budgets(self.kernel)
+        self._budgets = Budgets(self.kernel, self.fail)
         self._healed = False
         self._batch_reads: list[BatchRead] = []
         """Those that run."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from simulation.events import chosen
 from simulation.jobs.machine import Failure, Machine
 
 __all__ = ["KINDS", "Outcome", "run"]
@@ -60,7 +61,7 @@ def run(
     """Simulate, and return the outcome. ``events``: the numbers of those that happen."""
     kind = kind or kind_of(seed)
     simulation = _simulation(kind, seed, keep_story=keep_story)
-    numbers = tuple(range(len(simulation.events)) if events is None else events)
+    numbers = chosen(len(simulation.events), events)
     simulation.events = [simulation.events[number] for number in numbers]
     failure = ""
     try:

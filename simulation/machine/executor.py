@@ -23,6 +23,7 @@ from kfetch.errors import KfetchError
 from kfetch.model import Broker, OffsetRange, Split, TopicPartition
 from kfetch.spark import options as parsing
 from simulation.cluster.cluster import Cluster
+from simulation.history.budgets import broken
 from simulation.kernel import Kernel, Process
 from simulation.kernel.stand_ins import all_modules
 from simulation.kernel.substitution import (
@@ -46,7 +47,6 @@ _EXCUSE_S = 160.0
 """An error of a read is excused by what went wrong so long before. A start may take 75 s."""
 _LOST_AGENTS = ("agents in a row", "ended at once with status")
 """Errors of reads whose agents somebody ends again and again, or while they start."""
-_FIRST_SEGMENT_BYTES = 6 << 20
 _LOOK_S = 0.5
 TOPIC = "t"
 _LEAVE_S = 5.0
@@ -413,10 +413,8 @@ class ExecutorRun:
                     f"{worker.machine_process} waits since {self.kernel.now - since:.0f} s"
                 )
         for agent, budget in self.budgets.items():
-            # A reader's first segment and the batch for it never wait for memory.
-            most = budget.limit + (budget.readers + 1) * _FIRST_SEGMENT_BYTES
-            if agent.running and budget.used > most:
-                raise Violation(f"{agent} uses {budget.used} bytes of {budget.limit}")
+            if agent.running and (problem := broken(budget)):
+                raise Violation(f"{agent}: {problem}")
 
     def _look_for_doubles(self) -> None:
         """Two agents with a listening socket, for one owner, longer than an agent may leave."""

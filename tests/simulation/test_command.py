@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from simulation.parts import PARTS
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -44,6 +48,29 @@ def test_a_failure_prints_the_command_that_repeats_it() -> None:
     smallest = re.search("the smallest run fails: (.*)", found.stdout)
     assert smallest is not None
     assert f"fails: {smallest[1]}" in repeated.stdout
+
+
+@pytest.mark.parametrize("part", list(PARTS))
+def test_a_number_that_no_event_has_is_one_sentence(part: str) -> None:
+    """The command prints the sentence alone, and exits with 2."""
+    ended = simulate("--part", part, "--seeds", "1", "--events", "0,99999")
+
+    assert (2, "") == (ended.returncode, ended.stdout)
+    assert re.fullmatch(
+        r"--events: the simulation has \d+ events, from 0 on, and none has the number 99999; the "
+        "code or the arguments have changed since: run the seed without --events\n",
+        ended.stderr,
+    )
+
+
+def test_events_that_are_no_numbers_are_one_sentence() -> None:
+    """The last line says what is expected."""
+    ended = simulate("--seeds", "1", "--events", "3;5")
+
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(
+        "argument --events: '3;5' is not a list of numbers, such as 3,5,9\n"
+    )
 
 
 def test_new_seeds_begin_where_the_commit_says() -> None:

@@ -38,7 +38,14 @@ def test_a_scenario_is_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["start-skips-a-record", "truncation-unchecked", "epoch-stands-still"]
+    "fault",
+    [
+        "start-skips-a-record",
+        "truncation-unchecked",
+        "epoch-stands-still",
+        "reply-memory-kept",
+        "reply-memory-returned-twice",
+    ],
 )
 def test_a_planted_fault_is_found_soon(fault: str) -> None:
     """One of the first seeds fails with the fault. Each fault breaks another invariant."""
