@@ -14,6 +14,7 @@ from simulation.scenario import from_json, scenario, to_json
 
 _SCENARIOS = Path(__file__).parent / "scenarios"
 _FAULTS = {
+    "attempt-takes-over": "leftover-records-unchecked",
     "cut-range": "cut-range-unread",
     "rewritten-range": "rewritten-range-unchecked",
     "created-again-while-asked": "new-topic-as-truncated",
