@@ -32,6 +32,11 @@ def test_a_fault_that_was_found_is_gone(name: str) -> None:
     assert not run_scenario(found).failure
 
 
+def test_a_query_starts_at_a_group_although_no_broker_leads_at_first() -> None:
+    """The group commits once there are leaders. Both brokers are down when seed 60 starts."""
+    assert not run_source(60, events=[16, 17]).failure
+
+
 def test_a_scenario_is_json() -> None:
     """A scenario that is written and read again is the same."""
     drawn = scenario(7)
