@@ -142,28 +142,29 @@ PROFILES: Mapping[str, Troubles] = {
         options={"kafka.fetch.max.bytes": "2000", "maxRecordsPerPartition": ""},
         writes_per_s=10.0,
     ),
-    "takeovers": Troubles(  # a worker without an agent goes from one attempt to another
-        0.3,
-        0.1,
-        {**LATE, "truncate": 1, "expire": 2, "delete_records": 2},
-        {"stop_query": 1, "kill_driver": 1, "freeze_worker": 1, "kill_worker": 1},
+    "reconnects": Troubles(  # attempts take over while the agent waits for a new connection
+        0.4,
+        0.2,
+        {"cut": 2, "hang": 2},
+        {"kill_worker": 1},
         fixed={
             "minutes": 1.0,
-            "agents": False,
+            "agents": True,
             "speculation": 1.0,
-            "task_slots": 2,
-            "batch_s": 0.5,
+            "task_slots": 4,
+            "batch_s": 0.01,
             "trigger_s": 0.0,
-            "latency_s": 0.05,
+            "latency_s": 0.5,
+            "available_now": False,
         },
         options={
             "kafka.fetch.max.bytes": "2000",
             "maxRecordsPerPartition": "",
             "maxOffsetsPerTrigger": "",
+            "minOffsetsPerTrigger": "",
             "minPartitions": "",
-            "failOnDataLoss": "true",
         },
-        writes_per_s=10.0,
+        writes_per_s=20.0,
     ),
     "histories": Troubles(  # logs are cut and grow again while the driver is away
         0.3,
@@ -184,9 +185,10 @@ _DRAWN = (
     "starts",
     "starts",
     "attempts",
-    "takeovers",
-    "takeovers",
+    "reconnects",
+    "reconnects",
     "histories",
+    "reconnects",
 )
 _SWARM_PER_S = (0.05, 0.2, 0.5)
 _SWARM_SIZES = (1, 2, 2, 3, 3, 5, 8)

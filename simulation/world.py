@@ -354,8 +354,8 @@ class World:
         if self._tolerates:
             options["failOnDataLoss"] = "false"
         parsed = parsing.parse(options)
-        if self.runs == 1:
-            self._commit_group()
+        if self.runs == 1 or not self.cluster.commits.get(STARTING_GROUP):
+            self._commit_group()  # later, if no partition had a leader at first
         available_now = self.scenario.available_now
         self.query = Query(
             self.kernel,

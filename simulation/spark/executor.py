@@ -91,17 +91,20 @@ class Worker:
             task, read = self.task
             rows: list[Row] | None = []
             error: BaseException | None = None
+            is_cut_short = False
             try:
                 with closing(read(task.split)) as batches:
                     for batch in batches:
                         rows.extend(_rows(batch))  # type: ignore[union-attr]
                         self.kernel.sleep(self.executor.batch_s)
-                        if task.over:  # Spark ends this attempt
+                        if is_cut_short := task.over:  # Spark ends this attempt
                             break
             except Exception as raised:
                 rows, error = None, raised
             self.task = None
             self.executor.attempt_ended(task, rows, error)
+            if error or is_cut_short:  # pyspark/worker.py ends then, and is not used again
+                self.process.kill()
 
     def _died(self) -> None:
         if self.task is not None:

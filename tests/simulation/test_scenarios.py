@@ -14,6 +14,7 @@ from simulation.scenario import from_json, scenario, to_json
 
 _SCENARIOS = Path(__file__).parent / "scenarios"
 _FAULTS = {
+    "attempt-takes-over": "leftover-records-unchecked",
     "cut-range": "cut-range-unread",
     "rewritten-range": "rewritten-range-unchecked",
     "created-again-while-asked": "new-topic-as-truncated",
@@ -29,6 +30,11 @@ def test_a_fault_that_was_found_is_gone(name: str) -> None:
     found = from_json((_SCENARIOS / f"{name}.json").read_text())
     assert run_scenario(found, fault=_FAULTS[name]).failure
     assert not run_scenario(found).failure
+
+
+def test_a_query_starts_at_a_group_although_no_broker_leads_at_first() -> None:
+    """The group commits once there are leaders. Both brokers are down when seed 60 starts."""
+    assert not run_source(60, events=[16, 17]).failure
 
 
 def test_a_scenario_is_json() -> None:
