@@ -26,6 +26,7 @@ from kfetch.wire.connection import Connection
 from kfetch_jobs import doctor
 from kfetch_jobs.config.job import with_property_names
 from kfetch_jobs.kafka import Cluster, ready
+from kfetch_jobs.util.process import wait_until
 
 HOST = "127.0.0.1"
 EXPLAINED_S = 5.0
@@ -90,7 +91,7 @@ def others(certificate: Path, tmp_path: Path) -> Iterator[dict[str, int]]:
     ):
         try:
             for port in (http, tls):
-                assert ready.wait_until(lambda p=port: not ready.is_free(p), time.monotonic() + 20)
+                assert wait_until(lambda p=port: not ready.is_free(p), time.monotonic() + 20)
             yield {"http": http, "openssl": tls}
         finally:
             first.kill()
