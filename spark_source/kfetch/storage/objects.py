@@ -37,9 +37,6 @@ class ObjectPath:
     def __truediv__(self, name: str) -> ObjectPath:
         return ObjectPath(self.uri, f"{self.key}/{name}".strip("/"), self.store)
 
-    def __lt__(self, other: ObjectPath) -> bool:
-        return str(self) < str(other)
-
     @property
     def name(self) -> str:
         """The part behind the last slash."""
