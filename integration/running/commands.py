@@ -18,6 +18,7 @@ import psutil
 from integration.streams import PATIENCE_S
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.supervise.processes import MARK
+from kfetch_jobs.util.files import read_disk_space
 
 
 class Project:
@@ -35,6 +36,8 @@ class Project:
         environ: Mapping[str, str] = os.environ,
         **variables: str,
     ) -> None:
+        space = read_disk_space(directory)
+        assert space is None or not space.short, f"jobs are unhealthy on such a disk: {space}"
         self.directory = directory
         self.environ = {**environ, "KFETCH_BOOTSTRAP": kafka.bootstrap_servers, **variables}
         self._command = command

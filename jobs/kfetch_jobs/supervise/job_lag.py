@@ -38,13 +38,15 @@ def job_lag(
     if backlog is None:
         return JobLag(offsets=pulse.lag, seconds=_waiting_s(pulse, now), at=pulse.at)
     offsets, seconds = backlog.lag(last, now)
-    if offsets and last is not None and last.lag and last.batch >= (pulse.batch or 0):
-        # The run may hang before the pulse that follows a micro-batch.
-        seconds = max(seconds, last.lag_s + max(0.0, now - last.finished))
+    if offsets:
+        # One may be missing: the run hangs between line and pulse, or the disk is full.
+        newest = last if last is not None and last.batch >= (pulse.batch or 0) else pulse
+        seconds = max(seconds, _waiting_s(newest, now))
     old = now - backlog.at > OLD_S
     return JobLag(offsets=offsets, seconds=round(seconds, 3), at=backlog.at, at_least=old)
 
 
-def _waiting_s(pulse: Pulse, now: float) -> float:
-    # No micro-batch has ended since the pulse: the same offset still waits.
-    return round(pulse.lag_s + max(0.0, now - pulse.at), 3) if pulse.lag else 0.0
+def _waiting_s(newest: Pulse | Batch, now: float) -> float:
+    # No micro-batch has ended since: the same offset still waits.
+    at = newest.at if isinstance(newest, Pulse) else newest.finished
+    return round(newest.lag_s + max(0.0, now - at), 3) if newest.lag else 0.0

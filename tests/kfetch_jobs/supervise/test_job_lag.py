@@ -26,7 +26,7 @@ BACKLOG = {"behind": 0, "behind_since": None, "planned": 5, "planned_at": 40.0, 
         (18, LAST, 37.0),
         (17, LAST, 37.0),
         (None, LAST, 37.0),
-        (19, LAST, 25.0),
+        (19, LAST, 37.0),
         (18, replace(LAST, latest=870), 25.0),
     ],
     ids=["told", "the pulse is late", "first", "the line is late", "nothing waited"],
@@ -35,7 +35,7 @@ def test_the_next_record_has_waited_since_before_its_plan(
     tmp_path: Path, pulse_batch: int | None, last: Batch, waits_s: float
 ) -> None:
     """A record that waited during a micro-batch goes on waiting in the next one. The lag counts
-    both, also if the run hangs before it writes its pulse."""
+    both, also if the run hangs before it writes its pulse, or a full disk swallows the line."""
     files = tmp_path / "conf"
     (files / "jobs").mkdir(parents=True)
     (files / "kfetch.yml").write_text(PROJECT)
