@@ -399,8 +399,12 @@ class World:
         return reader
 
     def _planned(self, end: str) -> None:
-        positions = from_json(json.loads(end)).positions
-        self.account.planned({(tp.topic, tp.partition): (*at,) for tp, at in positions.items()})
+        is_first = len(self.checkpoint.offsets) == 1
+        for text in (self.checkpoint.first_start, end) if is_first else (end,):
+            offsets = from_json(json.loads(text))
+            ends = {(tp.topic, tp.partition): (*at,) for tp, at in offsets.positions.items()}
+            self.account.knows(ends, offsets.topic_ids)
+        self.account.planned(ends)
 
     def _commit_group(self) -> None:
         """Commit the offsets of the group at which a query may start."""

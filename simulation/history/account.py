@@ -10,7 +10,8 @@ the cluster and to the sink. It is balanced once the query has caught up:
 - Each loss that was named has happened. It names only records that were lost by then.
 
 Some losses no client can know. A log keeps no trace of a history below its start, so a truncation
-shows only above the log start. And a new leader may never have had the records that expired.
+shows only above the log start. And a new leader may never have had the records that expired. A
+topic may come and go before any micro-batch is planned for it.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class Account(Listener):
         self._cut_ends: dict[Place, int] = {}
         """The offsets of those ends below which the log was cut since."""
         self._cut_starts: dict[Place, int] = {}
+        self._topics: set[tuple[Place, UUID]] = set()
+        """Those of all checkpoints, with the ids of their topics."""
         self._starts: dict[Place, int] = {}
         self._deleted: set[str] = set()
         self._truncated: set[Place] = set()
@@ -128,6 +131,10 @@ class Account(Listener):
     def begin(self) -> None:
         """Note that a query without a checkpoint looks up where it starts: it lost nothing yet."""
         self._lost.clear()
+
+    def knows(self, places: Iterable[Place], topic_ids: Mapping[str, UUID]) -> None:
+        """Note the partitions of a checkpoint, and the ids of their topics."""
+        self._topics |= {(place, topic_ids[place[0]]) for place in places if place[0] in topic_ids}
 
     def planned(self, ends: Mapping[Place, tuple[int, int]]) -> None:
         """Note the end of a micro-batch: offsets and leader epochs."""
@@ -224,6 +231,7 @@ class Account(Listener):
             for value, lost in of_place.items()
             # A record that nobody read before a truncation is of no history that survives.
             if (value in self.delivered) == (lost.fate == "truncated")
+            and (lost.fate != "deleted" or (place, lost.record.topic_id) in self._topics)
             and value not in self.aborted
             and lost.record.offset >= starts.get(place, 0)
         ]

@@ -18,6 +18,7 @@ def account(*values: bytes) -> Account:
     made = Account()
     made.produced.update(dict.fromkeys(values, PLACE))
     made.acknowledged(TOPIC, PLACE, 0, values)
+    made.knows([PLACE], {"t": TOPIC})
     made.planned({PLACE: (len(values), 0)})
     return made
 
@@ -71,6 +72,16 @@ def test_a_cut_at_the_log_start_names_all_below() -> None:
     found.name(LogTruncated("truncated", **where))
 
     assert found.unnamed({}) == []
+
+
+def test_nobody_knows_of_a_topic_that_was_never_planned() -> None:
+    """A topic may come and go while the query is cut off. One of a checkpoint is to be named."""
+    found = account(b"a")
+    found.deleted(TOPIC, PLACE, [(0, b"a")])
+    found.deleted(UUID(int=2), PLACE, [(0, b"of the topic between")])
+
+    (line,) = found.unnamed({})
+    assert "b'a'" in line
 
 
 def test_a_loss_that_has_not_happened_is_a_fault() -> None:
