@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from uuid import UUID
 
 import pytest
@@ -82,6 +83,19 @@ def test_nobody_knows_of_a_topic_that_was_never_planned() -> None:
 
     (line,) = found.unnamed({})
     assert "b'a'" in line
+
+
+@pytest.mark.parametrize("reads_by_name", [True, False])
+def test_a_fetch_by_name_may_bring_records_of_a_new_topic(*, reads_by_name: bool) -> None:
+    """They come once more when the query begins the new topic. With topic ids that is a fault."""
+    found = Account(reads_by_name=reads_by_name)
+    found.produced[b"new"] = PLACE
+    found.knows([PLACE], {"t": UUID(int=2)})
+    found.acknowledged(TOPIC, PLACE, 0, [b"new"])
+    found.deliver(0, [("t", 0, 0, b"new")])
+
+    with nullcontext() if reads_by_name else pytest.raises(Imbalance, match="twice"):
+        found.deliver(1, [("t", 0, 0, b"new")])
 
 
 def test_a_loss_that_has_not_happened_is_a_fault() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from simulation import chaos
+from simulation.kernel import Kernel
 from simulation.parts import run_scenario, run_source
 from simulation.scenario import from_json, scenario, to_json
 
@@ -56,6 +58,28 @@ def test_a_scenario_is_json() -> None:
 def test_a_planted_fault_is_found_soon(fault: str) -> None:
     """One of the first seeds fails with the fault. Each fault breaks another invariant."""
     assert any(run_source(seed, 1.0, fault=fault).failure for seed in range(4))
+
+
+@pytest.mark.parametrize(
+    ("fault", "profile", "seed"),
+    [
+        ("moves-extend-deadline", "behind", 0),
+        ("new-topic-as-truncated", "recreations", 7),
+        ("leftover-records-unchecked", "reconnects", 11),
+        ("agent-stays", "attempts", 0),
+    ],
+)
+def test_a_profile_makes_a_rare_order_likely(fault: str, profile: str, seed: int) -> None:
+    """A seed fails with a fault that needs what the profile is rich in, and passes without it."""
+    drawn = scenario(seed, profile=profile)
+    assert run_scenario(drawn, fault=fault).failure
+    assert not run_scenario(drawn).failure
+
+
+def test_a_rounded_number_chooses_the_last_process() -> None:
+    """A number of an action has four digits, so it may be 1."""
+    process = Kernel(1).spawn("worker")
+    assert process is chaos.pick([process], 1.0)
 
 
 _PRINT_STORY = """
