@@ -14,6 +14,8 @@ from simulation.kernel import Kernel
 from simulation.parts import run_scenario, run_source
 from simulation.scenario import from_json, scenario, to_json
 
+pytestmark = pytest.mark.simulation
+
 _SCENARIOS = Path(__file__).parent / "scenarios"
 _FAULTS = {
     "attempt-takes-over": "leftover-records-unchecked",
