@@ -69,6 +69,8 @@ class Scenario:
     """When the query starts. Topics and producers are earlier."""
     decode_s: float = 0.0
     """The longest time that an Arrow batch takes to decode."""
+    by_pattern: bool = False
+    """Whether the query names its topics by a pattern."""
 
     @property
     def reads_by_name(self) -> bool:
@@ -235,6 +237,8 @@ _DRAWN = (
 _SWARM_PER_S = (0.05, 0.2, 0.5)
 _SWARM_SIZES = (1, 2, 2, 3, 3, 5, 8)
 _BURSTS_S = (0.0, 0.0, 20.0)
+_MANY_PARTITIONS = 9
+"""The driver asks brokers otherwise whether so large a topic has grown."""
 
 
 def _swarm(chance: random.Random) -> Troubles:
@@ -253,12 +257,15 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
     chance = random.Random(seed)
     drawn, swarm = chance.choice(_DRAWN), _swarm(chance)
     profile = profile or drawn
-    swarm = swarm._replace(burst_every_s=random.Random(seed + 4).choice(_BURSTS_S))
+    rare = random.Random(seed + 4)  # so these draws change no others
+    swarm = swarm._replace(burst_every_s=rare.choice(_BURSTS_S))
     troubles = PROFILES.get(profile, swarm)
     drawn_minutes = chance.choice((1.0, 2.0, 4.0))
     minutes = minutes or troubles.fixed.get("minutes", drawn_minutes)
     brokers = troubles.fixed.get("brokers", chance.choice((1, 2, 3, 3, 3)))
     partitions = tuple(chance.choice((1, 2, 4)) for _ in range(chance.choice((1, 1, 2))))
+    if rare.random() < 0.1 and not troubles.fixed:
+        partitions = (_MANY_PARTITIONS,)
     trigger_s = chance.choice((0.0, 0.0, 1.0, 5.0))
     batch_s = chance.choice((0.0, 0.01, 0.5))
     start_s = chance.choice((0.0, 0.0, minutes * 20))
@@ -284,6 +291,7 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
         latency_s=chance.choice((0.002, 0.002, 0.05, 0.5)),
         start_s=start_s,
         decode_s=chance.choice((0.0, 0.01, 0.5)),
+        by_pattern=rare.random() < 0.2,
     )
     return replace(drawn_scenario, **{**troubles.fixed, "minutes": minutes})
 

@@ -373,9 +373,12 @@ class World:
         query.process.on_end(lambda: self._query_ended(query))
 
     def _common_options(self) -> dict[str, str]:
+        subscription = {"subscribe": ",".join(self._partitions)}
+        if self.scenario.by_pattern:
+            subscription = {"subscribePattern": "t[0-9]"}
         return {
             "kafka.bootstrap.servers": ",".join(f"{h}:{p}" for h, p in self.cluster.bootstrap),
-            "subscribe": ",".join(self._partitions),
+            **subscription,
             "kfetch.agent": "process" if self.scenario.agents else "inline",
             "kafka.request.timeout.ms": "10000",
         }
