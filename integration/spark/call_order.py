@@ -15,7 +15,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -41,8 +40,6 @@ from simulation.spark.executor import Executor
 from simulation.spark.query import Checkpoint, Query, Sink, Trigger
 
 RECORDS_A_SPLIT = 2
-SIDE_BY_SIDE = 4
-"""Spark gives each source's process ten seconds to start. A busy machine starts few at once."""
 _SCHEMA = "topic STRING, partition INT, offset BIGINT, value BINARY"
 _ROW = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("value", "binary")]
@@ -317,12 +314,8 @@ class RealSide:
         self.calls: Calls
         self._query: StreamingQuery
 
-    def play(self, number: int, run: Run) -> list[Call]:
-        """Returns the calls of a run. It has ended then, or stands still for its kill."""
-        self._start(number, run)
-        return self._finish()
-
-    def _start(self, number: int, run: Run) -> None:
+    def start(self, number: int, run: Run) -> None:
+        """Start a run."""
         room = self._room / str(number)
         room.mkdir(parents=True, exist_ok=True)
         self.calls = calls = Calls(str(room), run, _stand_still)
@@ -337,7 +330,8 @@ class RealSide:
             writer = writer.trigger(**{run.trigger: True})  # type: ignore[arg-type]
         self._query = writer.option("checkpointLocation", str(self._room / "checkpoint")).start()
 
-    def _finish(self) -> list[Call]:
+    def finish(self) -> list[Call]:
+        """Wait until the run has ended, or stands still for its kill. Returns the calls."""
         run, calls = self.calls.run, self.calls
         if run.killed:
             wait_until(lambda: calls.is_marked("killed"), self._query, f"{run}")
@@ -363,10 +357,12 @@ def _play_and_wait(room: Path) -> None:
 
     settings = {"spark.master": "local[8,4]", "spark.ui.enabled": "false"}
     with session(settings, name="call order", log=room / "log") as spark:
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            names = needing_own_spark()
+        for names in in_groups(needing_own_spark()):
             sides = [RealSide(spark, room / name) for name in names]
-            list(pool.map(lambda side, name: side.play(0, HISTORIES[name][0]), sides, names))
+            for name, side in zip(names, sides, strict=True):
+                side.start(0, HISTORIES[name][0])
+            for side in sides:
+                side.finish()
         (room / "ready").touch()
         time.sleep(600)  # the parent kills this process
 
@@ -432,6 +428,15 @@ class ModelSide:
         is_driver = self._kernel.current and self._kernel.current.process is query.process
         for end in reversed(ends) if is_driver else ends:
             end()
+
+
+def in_groups(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yields the names of histories that run side by side.
+
+    Spark gives each source's process ten seconds to start, and a busy machine starts few at once.
+    """
+    for begin in range(0, len(names), 4):
+        yield names[begin : begin + 4]
 
 
 def needing_own_spark() -> list[str]:

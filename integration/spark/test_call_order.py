@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,10 +17,10 @@ from pyspark.sql import SparkSession
 
 from integration.spark.call_order import (
     HISTORIES,
-    SIDE_BY_SIDE,
     Call,
     ModelSide,
     RealSide,
+    in_groups,
     needing_own_spark,
 )
 from integration.streams import wait_until
@@ -64,16 +63,25 @@ def real(
     """The calls that Spark makes in each history. The histories run side by side."""
     elsewhere = needing_own_spark()
     room = tmp_path_factory.mktemp("real")
-
-    def play(name: str) -> list[list[Call]]:
-        own = name in elsewhere
-        side = RealSide(spark, (killed if own else room) / name)
-        first, *later = HISTORIES[name]
-        calls = [side.recorded(0, first) if own else side.play(0, first)]
-        return calls + [side.play(number, run) for number, run in enumerate(later, 1)]
-
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        return dict(zip(HISTORIES, pool.map(play, HISTORIES), strict=True))
+    sides = {
+        name: RealSide(spark, (killed if name in elsewhere else room) / name) for name in HISTORIES
+    }
+    calls: dict[str, list[list[Call]]] = {
+        name: [sides[name].recorded(0, HISTORIES[name][0])] if name in elsewhere else []
+        for name in HISTORIES
+    }
+    for number in range(max(map(len, HISTORIES.values()))):
+        present = {
+            name: history[number]
+            for name, history in HISTORIES.items()
+            if len(history) > number >= len(calls[name])
+        }
+        for some in in_groups(list(present)):
+            for name in some:
+                sides[name].start(number, present[name])
+            for name in some:
+                calls[name].append(sides[name].finish())
+    return calls
 
 
 @pytest.mark.parametrize("name", HISTORIES)
