@@ -8,7 +8,6 @@ its row goes to the driver.
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kfetch.delta.disk import sync
 from kfetch.delta.partitions import Values, directory, split
 from kfetch.delta.plan import WritePlan
 from kfetch.delta.statistics import columns_with_nan, file_statistics, leaves
@@ -162,7 +162,7 @@ class DataFile:
         self._writer.close()
         size = self.size
         self._sink.close()
-        _sync(self._absolute)
+        sync(self._absolute, Path(self._plan.directory))
         metadata = self._writer.writer.metadata
         row = {
             "path": self._path,
@@ -194,13 +194,3 @@ def _copied(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
     buffer = sink.getvalue()
     with pa.ipc.open_stream(buffer) as reader:
         return reader.read_next_batch(), buffer.size
-
-
-def _sync(path: Path) -> None:
-    """Wait until the disk has the file and its name: the log may be there after a power cut."""
-    for one in (path, path.parent):
-        descriptor = os.open(one, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kfetch.delta.disk import sync
 from kfetch.delta.rules import TableDescription, check_partitions, check_table
 from kfetch.delta.types import TableField, check_fields, unknown_fields
 from kfetch.errors import OptionError, TableRefused
@@ -101,6 +102,7 @@ class TableLog:
     def _add(self, query: str, batch: int, files: Sequence[WrittenFile]) -> None:
         from deltalake import CommitProperties, Transaction
 
+        before = self._table.version()
         self._table.create_write_transaction(
             list(map(_add_action, files)),
             mode="append",
@@ -108,6 +110,9 @@ class TableLog:
             partition_by=list(self._described().partitions),
             commit_properties=CommitProperties(app_transactions=[Transaction(query, batch)]),
         )
+        self._table.update_incremental()
+        for version in range(before + 1, self._table.version() + 1):
+            sync(self._directory / "_delta_log" / f"{version:020}.json", self._directory)
 
     def _create(self) -> None:
         from deltalake.exceptions import DeltaError
