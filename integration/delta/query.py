@@ -1,4 +1,5 @@
-"""The query that ``test_faults`` kills: ``delta.stream`` in a process of its own.
+"""The query that ``test_faults`` kills: ``delta.stream`` in a process of its own,
+without a JAR of Delta.
 
     python -m integration.delta.query '{"servers": …, "topic": …, "directory": …, "trigger": {…}}'
 
@@ -19,12 +20,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from integration.sessions import bare
 from integration.streams import finish
 from kfetch import delta
 from kfetch.delta import query
 from kfetch.delta.log import TableLog
 from kfetch.delta.source import FilesDataSource, FilesReader
-from kfetch_jobs.jvm.spark import session
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,23 +40,23 @@ def main(asked: dict[str, Any]) -> None:
     if asked.get("die"):
         query.FilesDataSource = DyingDataSource
     # The second number: so often a task is tried. Without it, local mode tries once.
-    settings = {"spark.master": "local[2,4]"}
-    with session(settings, name="straight", log=directory / "log") as spark:
-        options = {
-            "kafka.bootstrap.servers": asked["servers"],
-            "subscribe": asked["topic"],
-            "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": str(OFFSETS_PER_TRIGGER),
-        }
-        finish(
-            delta.stream(
-                spark,
-                options,
-                table=str(directory / "table"),
-                checkpoint=str(directory / "checkpoint"),
-                trigger=asked["trigger"],
-            )
+    spark = bare(directory, "local[2,4]")
+    options = {
+        "kafka.bootstrap.servers": asked["servers"],
+        "subscribe": asked["topic"],
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(OFFSETS_PER_TRIGGER),
+    }
+    finish(
+        delta.stream(
+            spark,
+            options,
+            table=str(directory / "table"),
+            checkpoint=str(directory / "checkpoint"),
+            trigger=asked["trigger"],
         )
+    )
+    spark.stop()
 
 
 def _stop_at(step: str, directory: Path) -> None:

@@ -27,4 +27,6 @@ def orphans(table: Path) -> list[str]:
 
 def places(table: Path) -> list[tuple[int, int]]:
     """Returns (partition, offset) of all rows, sorted. What came twice is there twice."""
+    if not DeltaTable(str(table)).file_uris():
+        return []
     return by_duckdb(table, 'SELECT partition, "offset" FROM files ORDER BY ALL')
