@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import sys
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PythonException
 
 from kfetch import __version__
 from kfetch.admin import platform
@@ -143,7 +145,45 @@ def test_the_verb_where_no_agent_runs(kfetch: Kfetch, monkeypatch: pytest.Monkey
     assert 1 == code
     assert "  agent: can't run here, set kfetch.agent=inline\n    no process" in out
     assert f"no agent can run on {here.host}: no process can be started: no" in said
-    assert 0 == kfetch("check", "--option", "kfetch.agent=inline")[0]
+    for text in ("kfetch.agent=inline", "KFETCH.Agent=INLINE"):  # case does not matter to queries
+        assert 0 == kfetch("check", "--option", text)[0]
+
+
+def test_the_verb_needs_pyspark_for_executors(
+    kfetch: Kfetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kfetch does not require pyspark. The error is one line that says how to get it."""
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    code, _, said = kfetch("check", "--executors")
+
+    assert (1, 1) == (code, said.count("\n"))
+    assert "pip install 'kfetch[spark]'" in said
+
+
+class _WithoutKfetch:
+    """Builds a session whose executors lack kfetch, and is that session."""
+
+    def appName(self, _: str) -> _WithoutKfetch:
+        return self
+
+    def getOrCreate(self) -> _WithoutKfetch:
+        return self
+
+    def range(self, *_: int) -> _WithoutKfetch:
+        trace = "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module"
+        raise PythonException(f"An exception was thrown from the Python worker:\n{trace}\n")
+
+    def stop(self) -> None:
+        pass
+
+
+def test_executors_without_kfetch(kfetch: Kfetch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a task fails, the error is its last line, and says what executors need."""
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", _WithoutKfetch())
+    code, _, said = kfetch("check", "--executors")
+
+    assert 1 == code
+    assert said.startswith("kfetch: no executor could be asked (ModuleNotFoundError: No module): ")
 
 
 def test_lines_without_linux() -> None:
