@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.metadata import MetadataRequest
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceStreamReader
 
@@ -228,6 +230,33 @@ def test_an_end_at_the_log_ends_is_not_told(
     start(**given).batch()
 
     assert [] == [r.message for r in caplog.records if "Trigger.AvailableNow" in r.message]
+
+
+def test_a_new_leader_is_no_limited_end(
+    kafka: LittleKafka, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A position without new records keeps its leader epoch, and the log end has the new one."""
+    first = start(maxOffsetsPerTrigger="5")
+    first.batch()
+    kafka.elect(T0, 1)
+    caplog.set_level(logging.WARNING)
+
+    assert [] == start(first.log, first.done, maxOffsetsPerTrigger="5").batch()
+    assert [] == [r.message for r in caplog.records if "Trigger.AvailableNow" in r.message]
+
+
+def test_an_idle_query_of_the_connector() -> None:
+    """Without topic ids and new records, the end is the connector's own document."""
+    with LittleKafka(versions={FetchRequest: (0, 12), MetadataRequest: (0, 9)}) as kafka:
+        kafka.create("t")
+        given = {"subscribe": "t", "maxOffsetsPerTrigger": "5"}
+        options = parse({"kafka.bootstrap.servers": kafka.bootstrap, **given})
+        reader = ReaderOfSpark41(KfetchStreamReader(options))
+        last = {"t": {"0": 0}}
+        reader.partitions(last, last)
+
+        assert last == reader.latestOffset()
+        reader.stop()
 
 
 def test_the_reader_of_the_installed_spark(start: Start) -> None:
