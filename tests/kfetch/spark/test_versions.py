@@ -175,12 +175,12 @@ def test_a_sink_that_reads_nothing_does_not_hold_the_query(start: Start) -> None
 
 def test_fewer_offsets_than_the_minimum_wait(kafka: LittleKafka, start: Start) -> None:
     """minOffsetsPerTrigger holds a micro-batch back, but not the first one of a run."""
-    query = start(minOffsetsPerTrigger="3")
+    query = start(minOffsetsPerTrigger="6")
     assert [0, 1, 2, 3, 4] == query.batch()
-    kafka.log(T0).append(b"5")
+    kafka.log(T0).append(*[b"v"] * 5)
     assert [] == query.batch()
-    kafka.log(T0).append(b"6", b"7")
-    assert [5, 6, 7] == query.batch()
+    kafka.log(T0).append(b"v")
+    assert [5, 6, 7, 8, 9, 10] == query.batch()
 
 
 def test_the_end_before_the_start_is_refused(start: Start) -> None:
