@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -120,6 +121,18 @@ def test_executors_come_once() -> None:
     (found,) = platform.on_executors(_Session())
 
     assert (here.host, here.versions) == (found.host, found.versions)
+
+
+def test_a_problem_of_one_executor_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors of one host are one platform, with the problem that one of them has."""
+    here = platform.describe()
+    others = [replace(here, memory_used=number) for number in range(30)]
+    rows = [*others, replace(here, problems=("no Unix socket can be used",)), *others]
+    texts = [json.dumps(asdict(one)) for one in rows]
+    monkeypatch.setattr(_Session, "collect", lambda _: [SimpleNamespace(text=t) for t in texts])
+    (found,) = platform.on_executors(_Session())
+
+    assert ("no Unix socket can be used",) == found.problems
 
 
 def test_the_verb_without_servers(kfetch: Kfetch) -> None:
