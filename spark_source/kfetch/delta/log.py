@@ -64,12 +64,13 @@ class TableLog:
         if not delta_rs.DeltaTable.is_deltatable(str(self._directory)):
             self._create()
         self._table = self._loaded()
-        added = unknown_fields(self._fields, self._described().fields)
-        if added and merge_schema:
-            check_table(self._described())
+        added = unknown_fields(self._fields, self._described().fields) if merge_schema else []
+        table = self._check([field for field in self._fields if field not in added])
+        if added:
             self._table.alter.add_columns(_schema(added).fields)
             self._table = self._loaded()
-        return self._check()
+            table = self._check(self._fields)
+        return table
 
     def has_batch(self, query: str, batch: int) -> bool:
         """Returns whether the log has a micro-batch of a query, or a later one."""
@@ -88,7 +89,7 @@ class TableLog:
         for attempt in range(1, _ATTEMPTS + 1):
             if self.has_batch(query, batch):
                 return False
-            self._check()
+            self._check(self._fields)
             try:
                 self._add(query, batch, files)
             except CommitFailedError as cause:
@@ -141,13 +142,13 @@ class TableLog:
                 action="write it with Spark: writeStream.format('delta')",
             ) from None
 
-    def _check(self) -> TableDescription:
-        """Raises TableRefused unless the table, as it is now, takes the stream's columns."""
+    def _check(self, fields: Sequence[TableField]) -> TableDescription:
+        """Raises TableRefused unless the table, as it is now, takes these columns."""
         table = self._described()
         if table != self._checked:
             check_table(table)
             check_partitions(table, self._partitions)
-            check_fields(self._fields, table.fields, table.location)
+            check_fields(fields, table.fields, table.location)
             self._checked = table
         return table
 

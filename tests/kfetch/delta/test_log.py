@@ -204,6 +204,28 @@ def test_merge_schema_adds_columns(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("fields", "partitions", "sentence"),
+    [
+        (
+            [*COLUMNS, field("day", "date")],
+            ["day"],
+            "partitioned by no column, and the query by day",
+        ),
+        ([field("n", "string"), field("more")], [], "column n of the stream is STRING"),
+    ],
+)
+def test_a_refused_query_adds_no_column(
+    tmp_path: Path, fields: list[Any], partitions: list[str], sentence: str
+) -> None:
+    """merge_schema changes a table only if the query can write it then."""
+    table = Table(tmp_path / "t", COLUMNS)
+
+    with pytest.raises(TableRefused, match=sentence):
+        TableLog(tmp_path / "t", fields, partitions).open(merge_schema=True)
+    assert 0 == DeltaTable(str(table.directory)).version()
+
+
 def test_partitioned_tables(tmp_path: Path) -> None:
     """delta-rs reads the values from the log, null among them, and skips other partitions."""
     table = Table(tmp_path / "t", COLUMNS, ["t"])
