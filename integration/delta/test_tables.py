@@ -22,6 +22,8 @@ from integration.streams import finish
 from kfetch import delta
 from kfetch.delta.source import FilesDataSource
 from kfetch.errors import NotBuilt, OptionError, TableRefused
+from kfetch.spark.lag import LagHistory
+from kfetch.spark.versions import REPORTS_LOG_ENDS
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, needs_delta()]
@@ -263,7 +265,7 @@ def test_what_is_refused_before_the_first_file(
 def test_a_query_tells_what_it_read(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """Spark's progress has kfetch's offsets. Its numInputRows counts files."""
+    """Spark's progress has kfetch's offsets and lag. Its numInputRows counts files."""
     name = topic(2, retention_ms=-1)  # its timestamps are old
     fill(kafka, name, 100)
     query = straight(spark, options_of(kafka, name), tmp_path, name="copy")
@@ -273,6 +275,9 @@ def test_a_query_tells_what_it_read(
     assert 1 <= sum(one["numInputRows"] for one in query.recentProgress) <= 2
     end = json.loads(progress["sources"][0]["endOffset"])["topics"][name]["partitions"]
     assert {"0": 50, "1": 50} == {partition: at[0] for partition, at in end.items()}
+    if REPORTS_LOG_ENDS:
+        (lag,) = LagHistory().lags(progress)
+        assert (2, 0) == (len(lag.partitions), lag.offsets)
 
 
 def test_the_internal_source_explains_itself(
