@@ -49,11 +49,31 @@ class ObjectPath:
 
     def read_bytes(self) -> bytes:
         """Returns the object's bytes. One request."""
+        return self.read_tagged()[1]
+
+    def read_tagged(self) -> tuple[str, bytes]:
+        """Returns the object's ETag, which changes with each write, and its bytes. One request."""
         with self._errors():
             result = self.store.get(self.key)
             if result.meta["size"] > READ_MAX:
                 raise OSError(errno.EFBIG, f"it has over {READ_MAX >> 20} MiB", str(self))
-            return bytes(result.bytes())
+            return str(result.meta["e_tag"]), bytes(result.bytes())
+
+    def write_if(self, content: bytes, tag: str | None) -> str | None:
+        """Write the object if its ETag is ``tag``, or for None if there is no such object.
+
+        Returns the new ETag; None if the store refuses. A refused request may have succeeded
+        before, if its answer was lost and the client has repeated it. One request.
+        """
+        from obstore import exceptions
+
+        mode = "create" if tag is None else {"e_tag": tag}
+        refused = (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileNotFoundError)
+        with self._errors():
+            try:
+                return str(self.store.put(self.key, content, mode=mode)["e_tag"])
+            except refused:
+                return None
 
     def read_text(self) -> str:
         """Returns the object's text in UTF-8. One request."""
