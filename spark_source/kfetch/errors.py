@@ -6,8 +6,8 @@
     │   └── NotBuilt           the option is known, but kfetch has no such feature yet
     ├── CheckpointError        the checkpoint's offset cannot be used
     │   ├── CheckpointInUse    a query may run on the checkpoint, so a command does not change it
-    │   ├── LeaseLost          this process could not renew its lease, so another may write
     │   └── CheckpointMismatch ``kfetch checkpoint verify`` finds offsets that Kafka does not have
+    ├── LeaseLost              this process could not renew its lease, so another may write
     ├── DataLoss               records that the query has not read are gone (see ``failOnDataLoss``)
     │   ├── LogTruncated       the log was cut below the position (unclean leader election)
     │   ├── TopicRecreated     the topic's name has another topic id now
@@ -152,16 +152,6 @@ class CheckpointInUse(CheckpointError):
     condition = "CHECKPOINT_IN_USE"
 
 
-class LeaseLost(CheckpointError):
-    """This process could not renew the lease of the checkpoint, so another process may write there.
-
-    The run has stopped, and wrote nothing since. Look why the storage did not answer, or which host
-    runs the job now: `kfetch checkpoint show` names it.
-    """
-
-    condition = "CHECKPOINT_LEASE_LOST"
-
-
 class CheckpointMismatch(CheckpointError):
     """`kfetch checkpoint verify` found offsets that do not fit the logs in Kafka.
 
@@ -169,6 +159,16 @@ class CheckpointMismatch(CheckpointError):
     """
 
     condition = "CHECKPOINT_MISMATCH"
+
+
+class LeaseLost(KfetchError):
+    """This process could not renew the lease of the checkpoint, so another process may write there.
+
+    The run has stopped, and wrote nothing since. Look why the storage did not answer, or which host
+    runs the job now: `kfetch checkpoint show` names it.
+    """
+
+    condition = "CHECKPOINT_LEASE_LOST"
 
 
 class DataLoss(KfetchError):

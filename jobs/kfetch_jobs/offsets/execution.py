@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints.backup import Backup, Stage
+from kfetch_jobs.checkpoints.checkpoint import check_local
 from kfetch_jobs.checkpoints.log_starts import unreadable
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import ConfigError, JobsError
@@ -23,7 +24,7 @@ from kfetch_jobs.offsets.plan import MovePlan
 from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_same_tables, topics_of
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
 from kfetch_jobs.progress.progress_file import append_replayed
-from kfetch_jobs.run.job_lock import hold_job_lock
+from kfetch_jobs.run.job_lock import hold_job
 from kfetch_jobs.util.wording import counted
 
 Report = Callable[[str], None]
@@ -46,11 +47,13 @@ class MoveResult:
 
 
 @contextmanager
-def jobs_at_rest(project: Project, *jobs: Job) -> Iterator[None]:
-    """Keep jobs from running during the block.
+def jobs_at_rest(project: Project, moved: Job, *others: Job) -> Iterator[None]:
+    """Keep a job whose offsets move, and others, from running during the block.
 
-    Raises JobsError if one runs, or if its supervisor would start it.
+    Raises JobsError if one runs, on any host, or if its supervisor here would start it.
     """
+    check_local(moved)
+    jobs = (moved, *others)
     from kfetch_jobs.supervise.state_machine import Phase
     from kfetch_jobs.supervise.status_reader import supervisor_alive
     from kfetch_jobs.supervise.store import Store
@@ -58,7 +61,7 @@ def jobs_at_rest(project: Project, *jobs: Job) -> Iterator[None]:
     resting = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED, Phase.FINISHED)
     with ExitStack() as locks:
         for job in jobs:
-            locks.enter_context(hold_job_lock(job))
+            locks.enter_context(hold_job(job, "kfetch offsets"))
         with Store.of(project.storage) as store:
             states = store.states()
             supervised = supervisor_alive(store.last_supervisor())

@@ -145,7 +145,7 @@ def seen(before: Sight | None, token: str, content: bytes, now: float) -> Sight:
     return Sight(token, parse(content), now)
 
 
-class Verdict(StrEnum):
+class Decision(StrEnum):
     """What a waiter does next."""
 
     TAKE = "take"
@@ -153,19 +153,19 @@ class Verdict(StrEnum):
     REFUSE = "refuse"
 
 
-def judge(first: Sight, sight: Sight, life: Life, now: float) -> Verdict:
+def judge(first: Sight, sight: Sight, life: Life, now: float) -> Decision:
     """Returns what a waiter does.
 
     ``first`` is what it saw first, and ``sight`` what it sees now. ``life`` is that of the holder
     in ``sight``. A version that somebody has just written shows that its holder lives.
     """
     if sight.lease is not None and sight.lease.holder is None:
-        return Verdict.TAKE
+        return Decision.TAKE
     if life is Life.DEAD:
-        return Verdict.TAKE
+        return Decision.TAKE
     if life is Life.ALIVE or sight.token != first.token:
-        return Verdict.REFUSE
-    return Verdict.TAKE if now >= sight.ends_at() else Verdict.WAIT
+        return Decision.REFUSE
+    return Decision.TAKE if now >= sight.ends_at() else Decision.WAIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from typing import Protocol, TypeVar
 from kfetch.errors import CheckpointError, CheckpointInUse, LeaseLost
 from kfetch.storage.lease import (
     LENGTH_S,
+    Decision,
     Holder,
     Lease,
     Life,
     Sight,
     Term,
-    Verdict,
     judge,
     seen,
     taken,
@@ -160,7 +160,7 @@ class HeldLease:
         self._lost = f"this process has lost the lease {self.file}, because {why}"
         return LeaseLost(
             self._lost,
-            action="nothing was written since; another run may go on",
+            action="the work has stopped, because another process may go on",
             file=str(self.file),
         )
 
@@ -206,9 +206,9 @@ def _free(file: VersionedFile, around: Surroundings, report: Report) -> Sight | 
         holder = sight.lease and sight.lease.holder
         life = around.life_of(holder) if holder else Life.UNKNOWN
         verdict = judge(first or sight, sight, life, around.clock())
-        if verdict is Verdict.REFUSE:
+        if verdict is Decision.REFUSE:
             raise _in_use(file, sight)
-        if verdict is Verdict.TAKE:
+        if verdict is Decision.TAKE:
             return sight
         wait_s = sight.ends_at() - around.clock()
         if first is None:

@@ -86,15 +86,6 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if _IS_LINUX else time.monotonic()
 
 
-def is_on_own_disk(path: Path) -> bool:
-    """Returns whether a directory is on a disk of this machine. Only disks have a major number.
-
-    NFS, FUSE and others have none, and neither have Btrfs and overlays.
-    """
-    existing = next(one for one in (path, *path.parents) if one.exists())
-    return os.major(existing.stat().st_dev) != 0
-
-
 class _SignalEvent(ctypes.Structure):
     """sigevent(7), which has 64 bytes."""
 

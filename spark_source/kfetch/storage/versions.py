@@ -15,7 +15,7 @@ import errno
 import os
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +25,8 @@ _KEPT = 8
 """How many versions stay in a directory. A slow writer must find the name of its version taken."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """What link(2) says on file systems without hard links."""
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+"""What a full disk says. The holder of a lease goes on there, as its idle query does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class VersionedDirectory:
     """A directory of this machine, with a file for each of the last versions."""
 
     path: Path
+    _own: list[int] = field(default_factory=list, repr=False, compare=False)
+    """The numbers of the versions that this object has written and not removed."""
 
     def __str__(self) -> str:
         return str(self.path)
@@ -97,16 +101,38 @@ class VersionedDirectory:
     def write(self, content: bytes, before: str | None) -> str | None:
         """Write a version. See ``VersionedFile``."""
         number = int(before or "0") + 1
-        self.path.mkdir(parents=True, exist_ok=True)
-        if not _write_new(self._file(number), content):
+        if not self._create(number, content):
             return _token_of(content, self.read())
         numbers = self._numbers()
         if numbers[-1] != number:  # the name was free again: it belonged to a version of long ago
-            self._file(number).unlink(missing_ok=True)
+            self._remove([number])
             return None
-        for old in numbers[:-_KEPT]:
-            self._file(old).unlink(missing_ok=True)
+        self._own.append(number)
+        self._remove(numbers[:-_KEPT])
         return str(number)
+
+    def _create(self, number: int, content: bytes) -> bool:
+        """Write a version if there is none of this number. Returns whether it did."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            return _write_new(self._file(number), content)
+        except OSError as cause:
+            if cause.errno not in _FULL or len(self._own) < 2:
+                raise
+        # Nobody else writes into this object's earlier versions, and they have their blocks.
+        spare = self._own[0]
+        with self._file(spare).open("r+b") as opened:
+            opened.write(content)
+            opened.truncate()
+        created = _link(self._file(spare), self._file(number))
+        self._remove([spare])
+        return created
+
+    def _remove(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self._file(number).unlink(missing_ok=True)
+            if number in self._own:
+                self._own.remove(number)
 
     def is_conditional(self) -> bool:
         """Returns True: file systems refuse a second file of one name."""
@@ -138,16 +164,22 @@ def _write_new(file: Path, content: bytes) -> bool:
             os.fchmod(handle, 0o644)  # commands of other users show who holds a checkpoint
             opened.write(content)
         try:
-            os.link(hidden, file)
-        except FileExistsError:
-            return False
+            return _link(Path(hidden), file)
         except OSError as cause:
             if cause.errno not in _NO_LINKS:
                 raise
             return _create_exclusively(file, content)
-        return True
     finally:
         os.unlink(hidden)
+
+
+def _link(source: Path, file: Path) -> bool:
+    """Give a file another name, if no file has it. Returns whether it did."""
+    try:
+        os.link(source, file)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _create_exclusively(file: Path, content: bytes) -> bool:

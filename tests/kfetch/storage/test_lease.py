@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from kfetch.storage.lease import (
     LENGTH_MAX_S,
     LENGTH_S,
+    Decision,
     Holder,
     Lease,
     Life,
     Sight,
     Term,
-    Verdict,
     judge,
     parse,
     seen,
@@ -55,22 +55,22 @@ def test_a_length_beyond_belief() -> None:
 @pytest.mark.parametrize(
     ("sight", "life", "now", "verdict"),
     [
-        (Sight("t1", FREE, 100.0), Life.UNKNOWN, 100.0, Verdict.TAKE),
-        (Sight("t2", FREE, 110.0), Life.ALIVE, 110.0, Verdict.TAKE),
-        (FIRST, Life.DEAD, 100.0, Verdict.TAKE),
-        (FIRST, Life.ALIVE, 100.0, Verdict.REFUSE),
-        (FIRST, Life.ALIVE, 999.0, Verdict.REFUSE),
-        (FIRST, Life.UNKNOWN, 100.0, Verdict.WAIT),
-        (FIRST, Life.UNKNOWN, 139.9, Verdict.WAIT),
-        (FIRST, Life.UNKNOWN, 140.0, Verdict.TAKE),
-        (Sight("t2", HELD, 110.0), Life.UNKNOWN, 110.0, Verdict.REFUSE),
-        (Sight("t2", HELD, 110.0), Life.DEAD, 110.0, Verdict.TAKE),
-        (Sight("t2", None, 110.0), Life.UNKNOWN, 110.0, Verdict.REFUSE),
-        (Sight("t1", None, 100.0), Life.UNKNOWN, 100.0 + LENGTH_S, Verdict.WAIT),
-        (Sight("t1", None, 100.0), Life.UNKNOWN, 100.1 + LENGTH_S * 4 / 3, Verdict.TAKE),
+        (Sight("t1", FREE, 100.0), Life.UNKNOWN, 100.0, Decision.TAKE),
+        (Sight("t2", FREE, 110.0), Life.ALIVE, 110.0, Decision.TAKE),
+        (FIRST, Life.DEAD, 100.0, Decision.TAKE),
+        (FIRST, Life.ALIVE, 100.0, Decision.REFUSE),
+        (FIRST, Life.ALIVE, 999.0, Decision.REFUSE),
+        (FIRST, Life.UNKNOWN, 100.0, Decision.WAIT),
+        (FIRST, Life.UNKNOWN, 139.9, Decision.WAIT),
+        (FIRST, Life.UNKNOWN, 140.0, Decision.TAKE),
+        (Sight("t2", HELD, 110.0), Life.UNKNOWN, 110.0, Decision.REFUSE),
+        (Sight("t2", HELD, 110.0), Life.DEAD, 110.0, Decision.TAKE),
+        (Sight("t2", None, 110.0), Life.UNKNOWN, 110.0, Decision.REFUSE),
+        (Sight("t1", None, 100.0), Life.UNKNOWN, 100.0 + LENGTH_S, Decision.WAIT),
+        (Sight("t1", None, 100.0), Life.UNKNOWN, 100.1 + LENGTH_S * 4 / 3, Decision.TAKE),
     ],
 )
-def test_verdicts(sight: Sight, life: Life, now: float, verdict: Verdict) -> None:
+def test_verdicts(sight: Sight, life: Life, now: float, verdict: Decision) -> None:
     """A waiter takes what is free, dead or silent, and refuses what lives."""
     assert verdict is judge(FIRST, sight, life, now)
 
@@ -151,9 +151,9 @@ class Host:
             self.sight = seen(self.sight, str(file.token), file.content, self.clock)
             self.first = self.first or self.sight
             verdict = judge(self.first, self.sight, Life.UNKNOWN, self.clock)
-            if verdict is Verdict.REFUSE:
+            if verdict is Decision.REFUSE:
                 self.first = self.sight = None  # the user runs the command again
-            if verdict is not Verdict.TAKE:
+            if verdict is not Decision.TAKE:
                 return
             before = file.token
         holder = replace(HOLDER, host=self.name)

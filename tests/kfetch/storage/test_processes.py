@@ -16,7 +16,7 @@ import pytest
 
 from kfetch.storage import processes
 from kfetch.storage.lease import Life
-from kfetch.storage.processes import die_with_parent, is_on_own_disk, life_of, this_process
+from kfetch.storage.processes import die_with_parent, life_of, this_process
 
 _LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such timers")
 
@@ -158,9 +158,3 @@ def test_where_there_is_no_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_machine", lambda: "boot 1")
     assert Life.ALIVE is life_of(this_process("a test"))
     assert die_with_parent()() is None  # type: ignore[func-returns-value]
-
-
-def test_disks_of_this_machine(tmp_path: Path) -> None:
-    """A path that does not exist yet is on the disk of its parents; /proc is on none."""
-    assert is_on_own_disk(tmp_path / "a" / "b") == is_on_own_disk(tmp_path)
-    assert not is_on_own_disk(Path("/proc/self"))

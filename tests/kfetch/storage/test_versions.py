@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,25 @@ def test_few_versions_stay(tmp_path: Path) -> None:
     for number in range(100):
         token = file.write(str(number).encode(), token)
     assert 8 == len(os.listdir(file.path))
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has written two versions goes on in their blocks. Who has not is refused."""
+    file = VersionedDirectory(tmp_path / "ck.lease")
+    token: Any = file.write(b"a longer first version", None)
+    token = file.write(b"two", token)
+    monkeypatch.setattr(tempfile, "mkstemp", _full)
+    for number in range(3, 30):
+        token = file.write(str(number).encode(), token)
+        assert file.read() == versions.Version(str(number), str(number).encode())
+    with pytest.raises(OSError, match="No space"):
+        VersionedDirectory(file.path).write(b"other", token)
+    assert file.write(b"late", "2") is None
+    assert file.read() == versions.Version("29", b"29")
+
+
+def _full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_read_while_versions_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
