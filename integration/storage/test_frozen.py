@@ -7,6 +7,7 @@ its name, so the table's log tells who wrote what.
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -31,7 +32,7 @@ from tests.store import BUCKET, Store, running_store
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
-LENGTH_S = 3.0
+LENGTH_S = float(os.environ.get("KFETCH_TEST_LEASE_S", "3"))
 JOB = """\
 source:
   cluster: main
@@ -211,7 +212,7 @@ def frozen(host: Host, draw: random.Random) -> list[psutil.Process]:
     return tree
 
 
-ROUNDS = [3, pytest.param(50, marks=pytest.mark.long)]
+ROUNDS = [int(os.environ.get("KFETCH_TEST_ROUNDS", "3")), pytest.param(50, marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)

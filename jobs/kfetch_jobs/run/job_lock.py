@@ -21,6 +21,7 @@ from kfetch.storage.lease_holder import Surroundings, hold
 from kfetch.storage.open import READABLE, lease_beside, stored_path
 from kfetch.storage.processes import clock, process_end, this_process
 from kfetch.storage.versions import VersionedDirectory, VersionedFile
+from kfetch_jobs.checkpoints.half_written import remove_half_written
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import try_lock
@@ -90,7 +91,10 @@ def _lease(job: Job, purpose: str, held: ExitStack) -> Fence:
         switch=process_end(suspends=suspends),
     )
     try:
-        return held.enter_context(holding)
+        lease = held.enter_context(holding)
+        if lease.took_over:
+            remove_half_written(job)
+        return lease
     except CheckpointInUse as cause:
         ways = _WAYS.format(job=job.name)
         raise JobsError(

@@ -79,8 +79,12 @@ class HeldLease:
         term: Term,
         around: Surroundings,
         switch: Switch | None = None,
+        *,
+        took_over: bool = False,
     ) -> None:
         self.file, self.lease = file, lease
+        self.took_over = took_over
+        """Whether the holder before has not released the lease: it died, or sleeps."""
         self._token, self.term, self._around = token, term, around
         self._asked_at: float | None = None
         """When the renewal was first asked for whose answer is missing."""
@@ -193,7 +197,8 @@ def take(
         if token is not None:
             if not _patiently(file, "read", file.is_conditional, around):
                 raise _unconditional(file)
-            return HeldLease(file, lease, token, term, around, switch)
+            took_over = sight is not None and not (before and before.holder is None)
+            return HeldLease(file, lease, token, term, around, switch, took_over=took_over)
     raise CheckpointInUse(f"many processes write the lease {file}", file=str(file))
 
 

@@ -79,6 +79,11 @@ class ObjectPath:
         """Returns the object's text in UTF-8. One request."""
         return self.read_bytes().decode()
 
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove the object. Stores do not tell whether it was there. One request."""
+        with self._errors():
+            self.store.delete(self.key)
+
     def iterdir(self) -> Iterator[ObjectPath]:
         """Yields the objects and common starts right below this name. A request lists 1,000.
 

@@ -15,6 +15,7 @@ from kfetch.storage.open import lease_beside, stored_path
 from kfetch.storage.processes import this_process
 from kfetch.storage.versions import VersionedFile
 from kfetch_jobs import config
+from kfetch_jobs.checkpoints.location import checkpoint_path
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.run import job_lock
@@ -106,6 +107,45 @@ def test_a_run_that_was_killed(one: tuple[Job, VersionedFile]) -> None:
     assert (-9, True) == (killed.returncode, written(lease).holder is not None)
     with hold_job(the_job, "run of job clicks"):
         assert 2 == written(lease).epoch
+
+
+_HALF = ".7.0d7e5b9e-1c2d-4e3f-8a9b-0123456789ab.tmp"
+_FILES = ["offsets/6", "commits/6", f"offsets/{_HALF}", f"commits/{_HALF}", "offsets/.6.crc"]
+
+
+def _write(the_job: Job, request: pytest.FixtureRequest) -> None:
+    """Write the files of a checkpoint."""
+    for name in _FILES:
+        if the_job.checkpoint.startswith("s3a:"):
+            store: Store = request.getfixturevalue("store")
+            store.put(f"{the_job.checkpoint.removeprefix('s3a://lake/')}/{name}", b"x")
+        else:
+            file = Path(the_job.checkpoint) / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("x")
+
+
+def _listed(the_job: Job) -> set[str]:
+    path = checkpoint_path(the_job)
+    assert path is not None
+    return {
+        f"{log}/{file.name}" for log in ("offsets", "commits") for file in (path / log).iterdir()
+    }
+
+
+def test_half_written_files(one: tuple[Job, VersionedFile], request: pytest.FixtureRequest) -> None:
+    """A run that takes over removes them: the one before could still rename them when it wakes.
+
+    Behind a run that has ended, they stay: they can't be its own."""
+    the_job, _ = one
+    hold(the_job)
+    _write(the_job, request)
+    hold(the_job)
+    assert set(_FILES) == _listed(the_job)
+    subprocess.run([sys.executable, "-c", _KILLED], timeout=60, check=False)
+    assert set(_FILES) == _listed(the_job)
+    hold(the_job)
+    assert {"offsets/6", "commits/6", "offsets/.6.crc"} == _listed(the_job)
 
 
 def test_a_run_of_another_host(
