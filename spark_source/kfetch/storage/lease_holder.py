@@ -279,7 +279,12 @@ def hold(
     ``switch`` ends this process if the lease ends before the block.
     """
     around = around or Surroundings()
-    lease = take(file, holder, length_s=length_s, around=around, report=report, switch=switch)
+    try:
+        lease = take(file, holder, length_s=length_s, around=around, report=report, switch=switch)
+    except BaseException:
+        if switch:
+            switch.close()
+        raise
     done = threading.Event()
     thread = threading.Thread(target=_keep, args=(lease, done), name="kfetch-lease", daemon=True)
     thread.start()
