@@ -25,6 +25,7 @@ from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_sam
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
 from kfetch_jobs.progress.progress_file import append_replayed
 from kfetch_jobs.run.job_lock import hold_job
+from kfetch_jobs.run.tables import Check, unfenced
 from kfetch_jobs.util.wording import counted
 
 Report = Callable[[str], None]
@@ -47,10 +48,11 @@ class MoveResult:
 
 
 @contextmanager
-def jobs_at_rest(project: Project, moved: Job, *others: Job) -> Iterator[None]:
+def jobs_at_rest(project: Project, moved: Job, *others: Job) -> Iterator[Check]:
     """Keep a job whose offsets move, and others, from running during the block.
 
-    Raises JobsError if one runs, on any host, or if its supervisor here would start it.
+    Yields what to call before each change: it raises LeaseLost if one may run by now. Raises
+    JobsError if one runs, on any host, or if its supervisor here would start it.
     """
     check_local(moved)
     jobs = (moved, *others)
@@ -60,8 +62,7 @@ def jobs_at_rest(project: Project, moved: Job, *others: Job) -> Iterator[None]:
 
     resting = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED, Phase.FINISHED)
     with ExitStack() as locks:
-        for job in jobs:
-            locks.enter_context(hold_job(job, "kfetch offsets"))
+        fences = [locks.enter_context(hold_job(job, "kfetch offsets")) for job in jobs]
         with Store.of(project.storage) as store:
             states = store.states()
             supervised = supervisor_alive(store.last_supervisor())
@@ -72,7 +73,12 @@ def jobs_at_rest(project: Project, moved: Job, *others: Job) -> Iterator[None]:
                     f"job {job.name} is {state.phase}, and its supervisor would start it "
                     f"meanwhile: kfetch pause {job.name} first"
                 )
-        yield
+
+        def check() -> None:
+            for fence in fences:
+                fence.check()
+
+        yield check
 
 
 def execute(
@@ -83,8 +89,9 @@ def execute(
     give_up_batch: bool = False,
     several_rows: bool = False,
     report: Report = silent,
+    check: Check = unfenced,
 ) -> MoveResult:
-    """Carry out a plan, within ``jobs_at_rest``.
+    """Carry out a plan, within ``jobs_at_rest``, which yields ``check``.
 
     For a replay, the jobs of ``jobs_on_same_tables`` must be at rest too. With ``give_up_batch``,
     kfetch assumes that an unfinished micro-batch was not written. ``several_rows`` allows more rows
@@ -94,13 +101,18 @@ def execute(
     """
     backups.check_no_interrupted_move(job)
     if plan.verb is Verb.REPLAY and plan.tables:
-        return _replay(project, job, plan, several_rows, report)
+        return _replay(project, job, plan, several_rows, report, check)
     _check_pending(job, plan, give_up_batch)
-    return _add_batch(plan, _backup(plan, ()), {})
+    return _add_batch(plan, _backup(plan, ()), {}, check)
 
 
 def _replay(
-    project: Project, job: Job, plan: MovePlan, several_rows: bool, report: Report
+    project: Project,
+    job: Job,
+    plan: MovePlan,
+    several_rows: bool,
+    report: Report,
+    check: Check,
 ) -> MoveResult:
     others = jobs_on_same_tables(project, job)
     read = topics_of(plan.sources) | {one.topic for one in plan.ranges}
@@ -119,6 +131,7 @@ def _replay(
         deleted: dict[str, int] = {}
         for name in sorted(touched):
             report(f"deleting {counted(counts[name], 'row')} from {name}")
+            check()
             deleted[name] = rows.delete(plan.ranges, name)
     for name in touched:
         if deleted[name] != counts[name]:
@@ -127,7 +140,7 @@ def _replay(
                 f"{deleted[name]:,} were deleted: somebody else has written to it meanwhile; "
                 f"kfetch offsets undo {job.name} --execute puts back what was"
             )
-    moved = _add_batch(plan, backup, counts | deleted)
+    moved = _add_batch(plan, backup, counts | deleted, check)
     with suppress(OSError):  # only the page reads it
         append_replayed(job.directory, plan.end, moved.batch)
     return moved
@@ -193,7 +206,8 @@ def _backup(plan: MovePlan, tables: Sequence[backups.TableVersion]) -> Backup:
     )
 
 
-def _add_batch(plan: MovePlan, backup: Backup, deleted: dict[str, int]) -> MoveResult:
+def _add_batch(plan: MovePlan, backup: Backup, deleted: dict[str, int], check: Check) -> MoveResult:
+    check()
     number = checkpoint_log.add_batch(plan.checkpoint, plan.sources, time.time())
     return MoveResult(batch=number, backup=backup.record_stage(Stage.DONE), deleted=deleted)
 
