@@ -98,7 +98,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
             yield Place(f"{tmp_path}/lake", {}, tmp_path / "lake")
             return
         store = held.enter_context(running_store())
-        jars = ":".join(map(str, s3a_jars()))
+        # They stand before Spark's own jars, which have another Netty.
+        jars = ":".join(str(jar) for jar in s3a_jars() if not jar.name.startswith("netty-"))
         more = {
             "spark.driver.extraClassPath": jars,
             "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",

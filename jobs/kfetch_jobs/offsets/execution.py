@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints.backup import Backup, Stage
-from kfetch_jobs.checkpoints.checkpoint import check_local
+from kfetch_jobs.checkpoints.checkpoint import check_movable
 from kfetch_jobs.checkpoints.log_starts import unreadable
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import ConfigError, JobsError
@@ -54,7 +54,7 @@ def jobs_at_rest(project: Project, moved: Job, *others: Job) -> Iterator[Check]:
     Yields what to call before each change: it raises LeaseLost if one may run by now. Raises
     JobsError if one runs, on any host, or if its supervisor here would start it.
     """
-    check_local(moved)
+    check_movable(moved)
     jobs = (moved, *others)
     from kfetch_jobs.supervise.state_machine import Phase
     from kfetch_jobs.supervise.status_reader import supervisor_alive

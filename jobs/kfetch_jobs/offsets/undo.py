@@ -49,8 +49,8 @@ def plan_undo(job: Job) -> UndoPlan:
 
     Raises JobsError if there is nothing to undo, or if the job has run since.
     """
-    now = checkpoints.local_checkpoint(job)
-    backup = backups.last_move(now.directory)
+    now = checkpoints.job_checkpoint(job)
+    backup = backups.last_move(now.path)
     if backup is None:
         raise JobsError(
             f"job {job.name}: there is no move of its offsets to undo in {now.path}.backups"
@@ -93,7 +93,7 @@ def undo(
     report("restoring the checkpoint")
     check()
     backup = plan.backup.record_stage(Stage.UNDOING)
-    checkpoint_log.remove_batch(plan.now.directory, backup.batch)
+    checkpoint_log.remove_batch(plan.now.path, backup.batch)
     backup.record_stage(Stage.UNDONE)
     if backup.tables:
         with suppress(OSError):  # only the page reads it

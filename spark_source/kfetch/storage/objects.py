@@ -79,6 +79,35 @@ class ObjectPath:
         """Returns the object's text in UTF-8. One request."""
         return self.read_bytes().decode()
 
+    def write_text(self, text: str) -> None:
+        """Write the object, whatever was there. One request."""
+        with self._errors():
+            self.store.put(self.key, text.encode())
+
+    def files(self) -> Iterator[ObjectPath]:
+        """Yields all objects below this name. A request lists 1,000."""
+        with self._errors():
+            keys = [one["path"] for part in self.store.list(f"{self.key}/") for one in part]
+        for key in keys:
+            yield ObjectPath(self.uri, key, self.store)
+
+    def copy_tree(self, target: ObjectPath) -> None:
+        """Copy all objects below this name to another one. The store copies, by a request each."""
+        for file in self.files():
+            copy = target / file.key.removeprefix(f"{self.key}/")
+            with file._errors():
+                self.store.copy(file.key, copy.key)
+
+    def remove_tree(self) -> None:
+        """Remove all objects below this name."""
+        for file in self.files():
+            file.unlink()
+
+    def written_s(self) -> float:
+        """Returns when the object was written, in seconds since 1970, by the store's clock."""
+        with self._errors():
+            return float(self.store.head(self.key)["last_modified"].timestamp())
+
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object. Stores do not tell whether it was there. One request."""
         with self._errors():
