@@ -350,6 +350,15 @@ def _end_jvm() -> None:
         gateway.proc.wait()
 
 
+def kill_jvm() -> None:
+    """End PySpark's JVM with SIGKILL, if this process has started one."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
+
+
 _JVM_ENDS_S = 1.0
 """How long a JVM whose sockets are closed may take to end."""
 

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from kfetch.errors import LeaseLost
 from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.config import Job
-from kfetch_jobs.jvm.spark import session
+from kfetch_jobs.jvm.spark import kill_jvm, session
 from kfetch_jobs.progress.reports import read_unreachable
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.job_lock import Fence, hold_job
@@ -111,7 +111,7 @@ def _wait(
     outages = OutageLog(lambda: read_unreachable(job, began))
     while not stop.is_set() and query.isActive:
         recorder.ended.wait(0.25)
-        _check_fence(fence, query)
+        _check_fence(fence)
         if time.monotonic() - looked >= _TASKS_S:
             looked = time.monotonic()
             outages.look(time.time())
@@ -126,14 +126,13 @@ def _wait(
     recorder.ended.wait(5)
 
 
-def _check_fence(fence: Fence, query: StreamingQuery) -> None:
-    """Stop the query at once if another process may write. Raises LeaseLost then.
+def _check_fence(fence: Fence) -> None:
+    """End the JVM at once if another process may write. Raises LeaseLost then.
 
-    If the stop takes until the end of the lease, the kernel ends this process.
+    That is as safe as any crash, and a query that stops by itself could still write.
     """
     if trouble := fence.trouble():
-        with suppress(Exception):
-            query.stop()
+        kill_jvm()
         raise LeaseLost(trouble, action="the run has stopped, because another one may go on")
 
 
@@ -144,7 +143,7 @@ def _finish_batch(
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         if recorder.batches > batches:
             return
-        _check_fence(fence, query)
+        _check_fence(fence)
         time.sleep(0.05)
 
 

@@ -192,6 +192,11 @@ class Term:
         return self.confirmed_at + self.length_s
 
     @property
+    def look_s(self) -> float:
+        """How often the holder looks whether another process has taken over."""
+        return self.length_s / 30
+
+    @property
     def retry_s(self) -> float:
         """How long the holder waits after a renewal that failed. A request takes no longer."""
         return self.length_s / 15

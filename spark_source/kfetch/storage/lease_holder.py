@@ -297,10 +297,17 @@ def hold(
 
 
 def _keep(lease: HeldLease, done: threading.Event) -> None:
-    """Renew a lease until the work is done, or until the lease is lost."""
-    while not done.wait(lease.pause_s()):
+    """Renew a lease until the work is done, or until the lease is lost.
+
+    In between it looks at the lease. A machine that was paused whole does not know it, and only the
+    file tells that another process has taken over.
+    """
+    while not done.wait(min(lease.pause_s(), lease.term.look_s)):
         try:
-            lease.renew()
+            if lease.pause_s() > 0:
+                lease.check()
+            else:
+                lease.renew()
         except LeaseLost as lost:
             log.error("%s", lost.what)
             return

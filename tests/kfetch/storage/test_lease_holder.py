@@ -297,3 +297,10 @@ def test_the_thread_ends_with_the_lease(file: Memory) -> None:
         file.versions.append(b"another process")
         assert wait_until(lambda: bool(lease.trouble()), 10)
     assert b"another process" == file.versions[-1]
+
+
+def test_the_thread_looks_between_renewals(file: Memory) -> None:
+    """A take-over is noticed long before the next renewal, which is due in a third of the lease."""
+    with hold(file, HOLDER, length_s=15.0) as lease:
+        file.versions.append(b"another process")
+        assert wait_until(lambda: bool(lease.trouble()), 4)

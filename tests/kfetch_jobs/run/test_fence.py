@@ -16,18 +16,6 @@ from tests.kfetch_jobs.checkpoints import job
 from tests.kfetch_jobs.projects import JOB
 
 
-class Query:
-    """A query whose stop may fail, as a JVM that is gone makes it."""
-
-    def __init__(self, failure: Exception | None = None) -> None:
-        self.stopped, self._failure = False, failure
-
-    def stop(self) -> None:
-        self.stopped = True
-        if self._failure:
-            raise self._failure
-
-
 class Fence:
     """A lease with or without trouble."""
 
@@ -44,20 +32,17 @@ class Fence:
             raise LeaseLost(self._trouble)
 
 
-@pytest.mark.parametrize("failure", [None, RuntimeError("the JVM is gone")])
-def test_trouble_stops_the_query(failure: Exception | None) -> None:
-    """The run ends with the reason, also if the query can't be stopped."""
-    query: Any = Query(failure)
-    with pytest.raises(LeaseLost, match="could not be renewed"):
-        runner._check_fence(Fence("the lease could not be renewed"), query)
-    assert query.stopped
-
-
-def test_a_safe_lease_stops_nothing() -> None:
-    """The query goes on."""
-    query: Any = Query()
-    runner._check_fence(Fence(), query)
-    assert not query.stopped
+@pytest.mark.parametrize("trouble", ["", "the lease could not be renewed"])
+def test_trouble_ends_the_jvm(monkeypatch: pytest.MonkeyPatch, trouble: str) -> None:
+    """The run ends with the reason. A safe lease ends nothing."""
+    ended: list[str] = []
+    monkeypatch.setattr(runner, "kill_jvm", lambda: ended.append("JVM"))
+    if trouble:
+        with pytest.raises(LeaseLost, match="could not be renewed"):
+            runner._check_fence(Fence(trouble))
+    else:
+        runner._check_fence(Fence())
+    assert ["JVM"] * bool(trouble) == ended
 
 
 @pytest.fixture
