@@ -7,7 +7,6 @@ its name, so the table's log tells who wrote what.
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -32,7 +31,9 @@ from tests.store import BUCKET, Store, running_store
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
-LENGTH_S = float(os.environ.get("KFETCH_TEST_LEASE_S", "3"))
+LONG = pytest.mark.long
+LENGTH_S = 6.0
+"""Of a run's lease. A busy machine may leave a process without a turn for a second or two."""
 JOB = """\
 source:
   cluster: main
@@ -91,7 +92,7 @@ def _download(store: Store, prefix: str, directory: Path) -> None:
             store._client.download_file(BUCKET, one["Key"], str(file))
 
 
-@pytest.fixture(params=["disk", "s3"])
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     with ExitStack() as held:
         if request.param == "disk":
@@ -212,12 +213,19 @@ def frozen(host: Host, draw: random.Random) -> list[psutil.Process]:
     return tree
 
 
-ROUNDS = [int(os.environ.get("KFETCH_TEST_ROUNDS", "3")), pytest.param(50, marks=pytest.mark.long)]
+SHORT = {("disk", "append", False), ("s3", "merge", True)}
+"""These are tried in two rounds at each landing. All others, and fifty rounds, take long."""
+CASES = [
+    pytest.param(place, mode, paused, 2, marks=() if (place, mode, paused) in SHORT else LONG)
+    for place in ("disk", "s3")
+    for mode in ("append", "merge")
+    for paused in (False, True)
+]
+HOURS = (LONG, pytest.mark.timeout(7200))
+CASES += [pytest.param(*case, 50, marks=HOURS) for case in sorted(SHORT)]
 
 
-@pytest.mark.parametrize("rounds", ROUNDS)
-@pytest.mark.parametrize("paused", [False, True], ids=["stopped", "paused"])
-@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize(("place", "mode", "paused", "rounds"), CASES, indirect=["place"])
 def test_a_frozen_run(
     tmp_path: Path,
     kafka: Cluster,
@@ -230,9 +238,9 @@ def test_a_frozen_run(
     """It is frozen at a random moment for three leases while another host takes over, and woken.
 
     It writes nothing after the other one's first commit. In the end each record is there once.
-    ``stopped``: the kernel ends it with its lease. ``paused``: no timer of the kernel sees the
-    pause, as in a virtual machine that is paused whole. Then the lease is asked before each commit,
-    and Delta and Spark refuse what is there already.
+    The kernel ends it with its lease. If it is ``paused``, no timer of the kernel sees the pause,
+    as in a virtual machine that is paused whole. Then the lease is asked before each commit, and
+    Delta and Spark refuse what is there already.
     """
     draw = random.Random(f"{place.base[:3]} {mode} {paused}")
     clicks = topic(2)
@@ -293,6 +301,7 @@ def table_has_all(place: Place, ends: dict[int, int]) -> None:
     )
 
 
+@pytest.mark.parametrize("place", ["disk", pytest.param("s3", marks=LONG)], indirect=True)
 def test_a_second_run_on_another_host(
     tmp_path: Path, kafka: Cluster, topic: TopicFactory, place: Place
 ) -> None:
