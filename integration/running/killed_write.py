@@ -20,9 +20,9 @@ from kfetch_jobs.run import delta_sink
 def _die_after(commit: str) -> None:
     write_rows = delta_sink._write_rows
 
-    def write(*args: Any) -> None:
+    def write(*args: Any, **more: Any) -> None:
         if commit == "rows":
-            write_rows(*args)
+            write_rows(*args, **more)
         os.kill(os.getpid(), signal.SIGKILL)
 
     delta_sink._write_rows = write

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -18,10 +19,12 @@ from kfetch_jobs.kafka import Cluster
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
-def test_a_killed_jvm_is_named(kafka: Cluster, topic: Callable[..., str], tmp_path: Path) -> None:
-    """The error names the JVM and the signal. Py4J's own says that a connection was refused, as if
-    Kafka had refused it."""
-    project = Project(tmp_path / "shop", kafka)
+@contextmanager
+def running(
+    kafka: Cluster, topic: Callable[..., str], directory: Path
+) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
+    """A run whose first micro-batch is planned, and its JVM."""
+    project = Project(directory, kafka)
     project.directory.mkdir()
     project.kfetch("init", ".")
     file = project.directory / "jobs" / "clicks.yml"
@@ -34,12 +37,29 @@ def test_a_killed_jvm_is_named(kafka: Cluster, topic: Callable[..., str], tmp_pa
         try:
             wait_until(progress.exists, what="the plan of the first micro-batch")
             (jvm,) = [one for one in psutil.Process(process.pid).children() if one.name() == "java"]
-            jvm.send_signal(signal.SIGKILL)
-            _, said = process.communicate(timeout=60)
+            yield process, jvm
         finally:
             process.kill()
+
+
+def test_a_killed_jvm_is_named(kafka: Cluster, topic: Callable[..., str], tmp_path: Path) -> None:
+    """The error names the JVM and the signal. Py4J's own says that a connection was refused, as if
+    Kafka had refused it."""
+    with running(kafka, topic, tmp_path / "shop") as (process, jvm):
+        jvm.send_signal(signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
 
     last = said.splitlines()[-1]
     assert "job clicks failed: Spark's JVM was ended by signal 9 (SIGKILL)" in last
     assert "Connection refused" not in last
     assert last.endswith(" [SPARK_FAILED]")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_a_jvm_ends_with_its_run(kafka: Cluster, topic: Callable[..., str], tmp_path: Path) -> None:
+    """A stopped JVM never wakes behind its run. Another run may have its lease by then."""
+    with running(kafka, topic, tmp_path / "shop") as (process, jvm):
+        jvm.send_signal(signal.SIGSTOP)
+        process.kill()
+        process.communicate(timeout=60)
+        assert [] == psutil.wait_procs([jvm], timeout=20)[1]

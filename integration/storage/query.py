@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -31,14 +32,18 @@ _SDK = [
 """The modules that S3A needs here. The SDK's bundle, which hadoop-aws names, has 600 MB."""
 
 
+def s3a_jars() -> list[Path]:
+    """Returns the jars that Spark needs for S3A beside its own."""
+    return jars(*_HADOOP, transitive=False) + jars(*_SDK, exclude=("slf4j",))
+
+
 def main(asked: dict[str, Any]) -> None:
     """Run the query to its end."""
-    files = jars(*_HADOOP, transitive=False) + jars(*_SDK, exclude=("slf4j",))
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.jars", ",".join(map(str, files)))
+        .config("spark.jars", ",".join(map(str, s3a_jars())))
         .config(map=asked["settings"])
         .getOrCreate()
     )

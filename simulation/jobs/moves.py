@@ -11,7 +11,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -26,12 +26,14 @@ from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints.backup import OffsetRange, TableVersion
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
+from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets import execution, plan, undo
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.target import EARLIEST, LATEST, shifted
-from kfetch_jobs.run.job_lock import hold_job_lock
+from kfetch_jobs.run.job_lock import NoFence, hold_job
 from kfetch_jobs.run.start_checks import check_replay
+from kfetch_jobs.util.files import try_lock
 from simulation.jobs.machine import Failure, Machine, Process
 from simulation.jobs.project import ENVIRON
 from simulation.jobs.system import Values, installed, room_in_memory
@@ -371,7 +373,7 @@ class MovesSimulation:
         job, machine = self.job, self.machine
         check_fresh_start(job)
         job.directory.mkdir(parents=True, exist_ok=True)
-        with hold_job_lock(job):
+        with hold_job(job, "run"):
             backups.check_no_interrupted_move(job)
             check_replay(job)
             if backups.interrupted_move(job) is not None:
@@ -437,6 +439,7 @@ class MovesSimulation:
 
     def _values(self) -> Values:
         return {
+            ("kfetch_jobs.run.job_lock", "_lease"): self._lease,
             ("kfetch_jobs.offsets.job_report", "query_kafka"): self._query_kafka,
             ("kfetch_jobs.offsets.job_report", "check_cluster"): lambda *_: None,
             ("kfetch_jobs.checkpoints.log_starts", "check_cluster"): lambda *_: None,
@@ -445,6 +448,12 @@ class MovesSimulation:
             ("kfetch_jobs.offsets.execution", "open_rows"): self._open_rows,
             ("kfetch_jobs.offsets.undo", "open_rows"): self._open_rows,
         }
+
+    def _lease(self, job: Job, _: str, held: ExitStack) -> NoFence:
+        """A lock in place of a lease: all processes are on one machine, where it ends with them."""
+        if not held.enter_context(try_lock(Path(f"{job.checkpoint}.lock"))):
+            raise JobsError(f"job {job.name}: the lease is held")
+        return NoFence()
 
     def _query_kafka(
         self, _: object, start: Offsets | None = None, planned: Offsets | None = None

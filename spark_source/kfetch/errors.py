@@ -7,6 +7,7 @@
     ├── CheckpointError        the checkpoint's offset cannot be used
     │   ├── CheckpointInUse    a query may run on the checkpoint, so a command does not change it
     │   └── CheckpointMismatch ``kfetch checkpoint verify`` finds offsets that Kafka does not have
+    ├── LeaseLost              this process could not renew its lease, so another may write
     ├── DataLoss               records that the query has not read are gone (see ``failOnDataLoss``)
     │   ├── LogTruncated       the log was cut below the position (unclean leader election)
     │   ├── TopicRecreated     the topic's name has another topic id now
@@ -159,6 +160,16 @@ class CheckpointMismatch(CheckpointError):
     """
 
     condition = "CHECKPOINT_MISMATCH"
+
+
+class LeaseLost(KfetchError):
+    """This process could not renew the lease of the checkpoint, so another process may write there.
+
+    The run has stopped, and wrote nothing since. Look why the storage did not answer, or which host
+    runs the job now: `kfetch checkpoint show` names it.
+    """
+
+    condition = "CHECKPOINT_LEASE_LOST"
 
 
 class DataLoss(KfetchError):

@@ -17,9 +17,11 @@ from types import MappingProxyType
 
 from pydantic import TypeAdapter
 
+from kfetch.storage.objects import ObjectPath
+from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
-from kfetch_jobs.checkpoints.location import local_directory
+from kfetch_jobs.checkpoints.location import checkpoint_path
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import write_json
@@ -62,7 +64,7 @@ class OffsetRange:
 class Backup:
     """A move, and the backup before it."""
 
-    path: Path
+    path: StoredPath
     verb: str
     at_s: float
     batch: int
@@ -88,9 +90,12 @@ class Backup:
     def record_stage(self, stage: Stage) -> Backup:
         """Write the stage to ``move.json``, and return the backup with it."""
         after = replace(self, stage=stage)
-        record = asdict(after)
+        record = asdict(replace(after, path=Path()))  # the store of a path can't be copied
         del record["path"]
-        write_json(self.path / _RECORD, record)
+        if isinstance(self.path, Path):
+            write_json(self.path / _RECORD, record)
+        else:
+            (self.path / _RECORD).write_text(json.dumps(record, indent=2))
         return after
 
 
@@ -107,10 +112,10 @@ def create_backup(
 
     ``now_s`` is in seconds since 1970.
     """
-    home = _backups_directory(checkpoint.directory)
+    home = _backups_directory(checkpoint.path)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
     path = home / f"{stamp}-{batch}"
-    shutil.copytree(checkpoint.directory, path)
+    _copy_tree(checkpoint.path, path)
     backup = Backup(
         path=path,
         verb=verb,
@@ -121,20 +126,34 @@ def create_backup(
         ranges=tuple(ranges),
         topic_ids=dict(topic_ids),
     ).record_stage(Stage.BEGUN)
-    for old in all_backups(checkpoint.directory)[:-KEPT_MAX]:
-        shutil.rmtree(old.path)
+    for old in all_backups(checkpoint.path)[:-KEPT_MAX]:
+        shutil.rmtree(old.path) if isinstance(old.path, Path) else old.path.remove_tree()
     return backup
 
 
-def all_backups(checkpoint: Path) -> list[Backup]:
+def _copy_tree(source: StoredPath, target: StoredPath) -> None:
+    if isinstance(source, Path) and isinstance(target, Path):
+        shutil.copytree(source, target)
+    elif isinstance(source, ObjectPath) and isinstance(target, ObjectPath):
+        source.copy_tree(target)
+
+
+def all_backups(checkpoint: StoredPath) -> list[Backup]:
     """Returns all backups of a checkpoint, the oldest first."""
     return sorted(
-        (_read(record.parent) for record in _backups_directory(checkpoint).glob(f"*/{_RECORD}")),
+        (_read(path) for path in _recorded(_backups_directory(checkpoint))),
         key=lambda backup: (backup.at_s, backup.batch),
     )
 
 
-def last_move(checkpoint: Path) -> Backup | None:
+def _recorded(home: StoredPath) -> list[StoredPath]:
+    """The backups with a record. ``kfetch checkpoint to-kafka`` makes some without."""
+    if isinstance(home, Path):
+        return [record.parent for record in home.glob(f"*/{_RECORD}")]
+    return [file.parent for file in home.files() if file.name == _RECORD]
+
+
+def last_move(checkpoint: StoredPath) -> Backup | None:
     """Returns the backup of the last move that was not undone; None without one."""
     moves = [backup for backup in all_backups(checkpoint) if backup.stage is not Stage.UNDONE]
     return moves[-1] if moves else None
@@ -145,8 +164,8 @@ def interrupted_move(job: Job) -> Backup | None:
 
     Raises JobsError if the record of a move can't be used.
     """
-    path = local_directory(job)
-    move = last_move(path) if path else None  # only local checkpoints can be moved
+    path = movable_path(job)
+    move = last_move(path) if path else None
     return move if move and move.stage is not Stage.DONE else None
 
 
@@ -164,11 +183,21 @@ def check_no_interrupted_move(job: Job) -> None:
 _BACKUP = TypeAdapter(Backup)
 
 
-def _backups_directory(checkpoint: Path) -> Path:
-    return Path(f"{checkpoint}.backups")
+def movable_path(job: Job) -> StoredPath | None:
+    """Returns the path of a checkpoint whose offsets kfetch can move; None if it can't."""
+    try:
+        return checkpoint_path(job)
+    except JobsError:  # a run does not depend on kfetch's own clients
+        return None
 
 
-def _read(path: Path) -> Backup:
+def _backups_directory(checkpoint: StoredPath) -> StoredPath:
+    if isinstance(checkpoint, Path):
+        return Path(f"{checkpoint}.backups")
+    return checkpoint.parent / f"{checkpoint.name}.backups"
+
+
+def _read(path: StoredPath) -> Backup:
     try:
         record = json.loads((path / _RECORD).read_text())
         return _BACKUP.validate_python(record | {"path": path})

@@ -8,7 +8,7 @@ from kfetch.admin.offset_log import PlannedBatch, Writer
 from kfetch.errors import CheckpointError
 from kfetch.storage.locations import has_scheme
 from kfetch.storage.open import READABLE, StoredPath
-from kfetch_jobs.checkpoints.location import checkpoint_path, local_directory
+from kfetch_jobs.checkpoints.location import checkpoint_path
 from kfetch_jobs.checkpoints.origin import check_environment
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
@@ -16,9 +16,8 @@ from kfetch_jobs.errors import JobsError
 __all__ = [
     "Checkpoint",
     "PlannedBatch",
-    "check_local",
+    "check_movable",
     "job_checkpoint",
-    "local_checkpoint",
     "read_checkpoint",
 ]
 
@@ -38,19 +37,10 @@ def job_checkpoint(job: Job) -> Checkpoint:
     return read_checkpoint(path)
 
 
-def local_checkpoint(job: Job) -> Checkpoint:
-    """Returns a job's checkpoint, for a command that changes it.
-
-    Raises JobsError if it is not on this machine. See ``job_checkpoint``.
-    """
-    check_local(job)
-    return job_checkpoint(job)
-
-
-def check_local(job: Job) -> None:
-    """Raises JobsError if the checkpoint is not on this machine: kfetch only reads it there."""
-    if local_directory(job) is None:
-        raise _elsewhere(job, "kfetch moves offsets only in local ones")
+def check_movable(job: Job) -> None:
+    """Raises JobsError if kfetch can't write the checkpoint. See ``job_checkpoint``."""
+    if checkpoint_path(job) is None:
+        raise _elsewhere(job, f"kfetch moves offsets only in {READABLE}")
 
 
 def _elsewhere(job: Job, why: str) -> JobsError:

@@ -8,11 +8,11 @@ backups before moves. Spark removes old micro-batches, so each run adds their id
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from kfetch.admin.checkpoint import batch_numbers, read_batch
 from kfetch.admin.query import Offsets
 from kfetch.errors import CheckpointError
+from kfetch.storage.open import StoredPath
 
 TopicIds = Mapping[str, frozenset[str]]
 """The ids of each topic, in hexadecimal digits."""
@@ -27,7 +27,7 @@ def offsets_topic_ids(sources: Iterable[Offsets | None]) -> TopicIds:
     )
 
 
-def checkpoint_topic_ids(checkpoint: Path) -> TopicIds:
+def checkpoint_topic_ids(checkpoint: StoredPath) -> TopicIds:
     """Returns the ids in all micro-batches that a checkpoint still has; none without one."""
     try:
         numbers = batch_numbers(checkpoint / "offsets")
@@ -36,7 +36,7 @@ def checkpoint_topic_ids(checkpoint: Path) -> TopicIds:
     return merged_ids(_batch_topic_ids(checkpoint, number) for number in numbers)
 
 
-def _batch_topic_ids(checkpoint: Path, number: int) -> TopicIds:
+def _batch_topic_ids(checkpoint: StoredPath, number: int) -> TopicIds:
     try:
         return offsets_topic_ids(read_batch(checkpoint, number).sources)
     except CheckpointError:  # a running query removes old files; a damaged one is told elsewhere

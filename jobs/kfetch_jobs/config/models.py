@@ -283,6 +283,9 @@ class JobFile(Model):
     """The job starts when each of these has finished."""
     checkpoint: Location | None = None
     """A directory or URI. The default is in the project's storage."""
+    singleHost: bool = False
+    """``true``: no other host ever runs the job. kfetch then runs it even if it can hold no lease
+    on its checkpoint: it has no driver for that file system, or can't follow its settings."""
     restart: Restart = Field(default_factory=Restart)
     """Restarts after a failure."""
     health: Health = Field(default_factory=Health)

@@ -25,6 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kfetch.storage.processes import die_with_parent
 from kfetch_jobs.errors import JobsError, SparkError
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.jvm.maven import jars
@@ -118,11 +119,39 @@ def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> 
     if SUBMITTED in os.environ:  # its JVM has its arguments already
         builder = builder.config(map=dict(settings))
     file = settings_file(settings_path(log), settings)
-    with _output_to(output), file:  # the JVM inherits it, and the Python workers from the JVM
+    with (
+        _output_to(output),
+        file,
+        _dying_with_this_process(),
+    ):  # the JVM inherits it, and the Python workers from the JVM
         try:
             return builder.getOrCreate()
         except Exception as cause:
             raise SparkError(f"Spark does not start: {cause_of(cause)} (see {log})") from cause
+
+
+@contextmanager
+def _dying_with_this_process() -> Iterator[None]:
+    """Let the kernel end a JVM that starts in the block, as soon as this thread is dead.
+
+    A JVM that sees the end of its input takes a moment to end, and could commit a micro-batch
+    meanwhile. PySpark's launcher sets ``preexec_fn`` itself, so its ``Popen`` is wrapped.
+    """
+    launcher: Any = import_module("pyspark.java_gateway")
+    popen, ask_the_kernel = launcher.Popen, die_with_parent()
+
+    def start(*arguments: Any, preexec_fn: Callable[[], None], **named: Any) -> Any:
+        def prepare() -> None:
+            preexec_fn()
+            ask_the_kernel()
+
+        return popen(*arguments, preexec_fn=prepare, **named)
+
+    launcher.Popen = start
+    try:
+        yield
+    finally:
+        launcher.Popen = popen
 
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -319,6 +348,15 @@ def _end_jvm() -> None:
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()
+
+
+def kill_jvm() -> None:
+    """End PySpark's JVM with SIGKILL, if this process has started one."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
 
 
 _JVM_ENDS_S = 1.0

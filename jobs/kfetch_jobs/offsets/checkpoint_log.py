@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kfetch.admin.query import Offsets
+from kfetch.storage.open import StoredPath
+from kfetch.storage.versions import VersionedObject
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.errors import JobsError
 
@@ -32,16 +34,16 @@ def add_batch(checkpoint: Checkpoint, sources: Sequence[Offsets | None], now_s: 
     """Add a batch that ends at ``sources`` behind the last one, and return its number."""
     assert checkpoint.planned is not None
     number = next_batch_number(checkpoint)
-    before = checkpoint.directory / "offsets" / str(checkpoint.planned.number)
+    before = checkpoint.path / "offsets" / str(checkpoint.planned.number)
     version, metadata, *_ = before.read_text().splitlines()
     stamped = json.dumps(json.loads(metadata or "{}") | {"batchTimestampMs": round(now_s * 1000)})
     ends = ["-" if end is None else json.dumps(end.to_json()) for end in sources]
-    _write(checkpoint.directory / "offsets" / str(number), "\n".join([version, stamped, *ends]))
-    _write(checkpoint.directory / "commits" / str(number), _commit(checkpoint))
+    _write(checkpoint.path / "offsets" / str(number), "\n".join([version, stamped, *ends]))
+    _write(checkpoint.path / "commits" / str(number), _commit(checkpoint))
     return number
 
 
-def remove_batch(path: Path, number: int) -> None:
+def remove_batch(path: StoredPath, number: int) -> None:
     """Remove the last micro-batch of a checkpoint."""
     for log in ("offsets", "commits"):
         (path / log / str(number)).unlink(missing_ok=True)
@@ -51,13 +53,18 @@ def remove_batch(path: Path, number: int) -> None:
 def _commit(checkpoint: Checkpoint) -> str:
     if checkpoint.committed is None:
         return _NO_COMMIT
-    return (checkpoint.directory / "commits" / str(checkpoint.committed)).read_text()
+    return (checkpoint.path / "commits" / str(checkpoint.committed)).read_text()
 
 
-def _write(file: Path, text: str) -> None:
+def _write(file: StoredPath, text: str) -> None:
+    there = f"{file} is there already: somebody else has written the checkpoint"
+    if not isinstance(file, Path):
+        if VersionedObject(file).write(text.encode(), None) is None:
+            raise JobsError(there)
+        return
     file.parent.mkdir(exist_ok=True)
     if file.exists():
-        raise JobsError(f"{file} is there already: somebody else has written the checkpoint")
+        raise JobsError(there)
     hidden = file.with_name(f".{file.name}.kfetch")
     with hidden.open("w") as opened:
         opened.write(text)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints.backup import Backup, Stage
+from kfetch_jobs.checkpoints.checkpoint import check_movable
 from kfetch_jobs.checkpoints.log_starts import unreadable
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import ConfigError, JobsError
@@ -23,7 +24,8 @@ from kfetch_jobs.offsets.plan import MovePlan
 from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_same_tables, topics_of
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
 from kfetch_jobs.progress.progress_file import append_replayed
-from kfetch_jobs.run.job_lock import hold_job_lock
+from kfetch_jobs.run.job_lock import hold_job
+from kfetch_jobs.run.tables import Check, unfenced
 from kfetch_jobs.util.wording import counted
 
 Report = Callable[[str], None]
@@ -46,19 +48,21 @@ class MoveResult:
 
 
 @contextmanager
-def jobs_at_rest(project: Project, *jobs: Job) -> Iterator[None]:
-    """Keep jobs from running during the block.
+def jobs_at_rest(project: Project, moved: Job, *others: Job) -> Iterator[Check]:
+    """Keep a job whose offsets move, and others, from running during the block.
 
-    Raises JobsError if one runs, or if its supervisor would start it.
+    Yields what to call before each change: it raises LeaseLost if one may run by now. Raises
+    JobsError if one runs, on any host, or if its supervisor here would start it.
     """
+    check_movable(moved)
+    jobs = (moved, *others)
     from kfetch_jobs.supervise.state_machine import Phase
     from kfetch_jobs.supervise.status_reader import supervisor_alive
     from kfetch_jobs.supervise.store import Store
 
     resting = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED, Phase.FINISHED)
     with ExitStack() as locks:
-        for job in jobs:
-            locks.enter_context(hold_job_lock(job))
+        fences = [locks.enter_context(hold_job(job, "kfetch offsets")) for job in jobs]
         with Store.of(project.storage) as store:
             states = store.states()
             supervised = supervisor_alive(store.last_supervisor())
@@ -69,7 +73,12 @@ def jobs_at_rest(project: Project, *jobs: Job) -> Iterator[None]:
                     f"job {job.name} is {state.phase}, and its supervisor would start it "
                     f"meanwhile: kfetch pause {job.name} first"
                 )
-        yield
+
+        def check() -> None:
+            for fence in fences:
+                fence.check()
+
+        yield check
 
 
 def execute(
@@ -80,8 +89,9 @@ def execute(
     give_up_batch: bool = False,
     several_rows: bool = False,
     report: Report = silent,
+    check: Check = unfenced,
 ) -> MoveResult:
-    """Carry out a plan, within ``jobs_at_rest``.
+    """Carry out a plan, within ``jobs_at_rest``, which yields ``check``.
 
     For a replay, the jobs of ``jobs_on_same_tables`` must be at rest too. With ``give_up_batch``,
     kfetch assumes that an unfinished micro-batch was not written. ``several_rows`` allows more rows
@@ -91,13 +101,18 @@ def execute(
     """
     backups.check_no_interrupted_move(job)
     if plan.verb is Verb.REPLAY and plan.tables:
-        return _replay(project, job, plan, several_rows, report)
+        return _replay(project, job, plan, several_rows, report, check)
     _check_pending(job, plan, give_up_batch)
-    return _add_batch(plan, _backup(plan, ()), {})
+    return _add_batch(plan, _backup(plan, ()), {}, check)
 
 
 def _replay(
-    project: Project, job: Job, plan: MovePlan, several_rows: bool, report: Report
+    project: Project,
+    job: Job,
+    plan: MovePlan,
+    several_rows: bool,
+    report: Report,
+    check: Check,
 ) -> MoveResult:
     others = jobs_on_same_tables(project, job)
     read = topics_of(plan.sources) | {one.topic for one in plan.ranges}
@@ -116,6 +131,7 @@ def _replay(
         deleted: dict[str, int] = {}
         for name in sorted(touched):
             report(f"deleting {counted(counts[name], 'row')} from {name}")
+            check()
             deleted[name] = rows.delete(plan.ranges, name)
     for name in touched:
         if deleted[name] != counts[name]:
@@ -124,7 +140,7 @@ def _replay(
                 f"{deleted[name]:,} were deleted: somebody else has written to it meanwhile; "
                 f"kfetch offsets undo {job.name} --execute puts back what was"
             )
-    moved = _add_batch(plan, backup, counts | deleted)
+    moved = _add_batch(plan, backup, counts | deleted, check)
     with suppress(OSError):  # only the page reads it
         append_replayed(job.directory, plan.end, moved.batch)
     return moved
@@ -190,7 +206,8 @@ def _backup(plan: MovePlan, tables: Sequence[backups.TableVersion]) -> Backup:
     )
 
 
-def _add_batch(plan: MovePlan, backup: Backup, deleted: dict[str, int]) -> MoveResult:
+def _add_batch(plan: MovePlan, backup: Backup, deleted: dict[str, int], check: Check) -> MoveResult:
+    check()
     number = checkpoint_log.add_batch(plan.checkpoint, plan.sources, time.time())
     return MoveResult(batch=number, backup=backup.record_stage(Stage.DONE), deleted=deleted)
 

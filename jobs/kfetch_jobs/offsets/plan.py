@@ -12,8 +12,9 @@ from kfetch.admin.query import Offsets, Position
 from kfetch.admin.sources import LogOffsets, Partition, log_offsets
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
+from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints.backup import OffsetRange, all_backups
-from kfetch_jobs.checkpoints.checkpoint import Checkpoint, check_local
+from kfetch_jobs.checkpoints.checkpoint import Checkpoint, check_movable
 from kfetch_jobs.checkpoints.origin import noted_topic_ids
 from kfetch_jobs.checkpoints.topic_history import checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
@@ -104,7 +105,7 @@ def plan_move(
 
     Raises JobsError if the move is impossible, ConfigError for a wrong choice of partitions.
     """
-    check_local(job)
+    check_movable(job)
     stands = job_report.report(job, time.time())
     checkpoint = _movable(job, stands)
     places = job_report.match_sources(job, checkpoint)
@@ -153,7 +154,7 @@ def _check_no_earlier_topic(
 
     A row's offset says nothing about the topic's id. Rows of an earlier topic can't come again.
     """
-    path = checkpoint.directory
+    path = checkpoint.path
     places = [path, *(backup.path for backup in all_backups(path))]
     history = merged_ids([noted_topic_ids(job), *map(checkpoint_topic_ids, places)])
     for topic in sorted(topics & present.keys()):
@@ -179,8 +180,7 @@ def _movable(job: Job, stands: JobReport) -> Checkpoint:
             f"job {job.name} has not read anything yet: where it begins is its source option "
             "startingOffsets"
         )
-    state = checkpoint.directory / "state"
-    if state.is_dir() and any(state.iterdir()):
+    if _has_state(checkpoint.path / "state"):
         raise JobsError(
             f"job {job.name} keeps state (an aggregate, a join, deduplication), in which rows that "
             f"come again would count twice: let it begin anew, with another checkpoint and table, "
@@ -192,6 +192,13 @@ def _movable(job: Job, stands: JobReport) -> Checkpoint:
             "brokers, or wait for an election"
         )
     return checkpoint
+
+
+def _has_state(state: StoredPath) -> bool:
+    try:
+        return any(True for _ in state.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from kfetch.admin.checkpoint import batch_numbers
 from kfetch.admin.query import Offsets
+from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.backup import Backup, Stage
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
@@ -61,7 +63,7 @@ def check_no_writes_since(job: Job, backup: Backup, others: Sequence[Job]) -> No
 
 def _checkpoint(job: Job, other: Job) -> Checkpoint:
     try:
-        return checkpoints.local_checkpoint(other)
+        return checkpoints.job_checkpoint(other)
     except JobsError as cause:
         raise JobsError(
             f"job {job.name}: job {other.name} writes to the same table, and nobody can tell "
@@ -71,10 +73,13 @@ def _checkpoint(job: Job, other: Job) -> Checkpoint:
 
 def _wrote(checkpoint: Checkpoint, backup: Backup) -> bool:
     """Whether a job may have written since the backup, perhaps in a batch without its commit."""
-    logs = (checkpoint.directory / name for name in ("offsets", "commits"))
+    logs = (checkpoint.path / name for name in ("offsets", "commits"))
     return checkpoint.pending or any(_newest_s(log) > backup.at_s for log in logs)
 
 
-def _newest_s(log: Path) -> float:
-    files = log.iterdir() if log.is_dir() else ()
-    return max((file.stat().st_mtime for file in files if file.name.isdigit()), default=0.0)
+def _newest_s(log: StoredPath) -> float:
+    if isinstance(log, Path):
+        files = log.iterdir() if log.is_dir() else ()
+        return max((file.stat().st_mtime for file in files if file.name.isdigit()), default=0.0)
+    numbers = batch_numbers(log)
+    return (log / str(numbers[-1])).written_s() if numbers else 0.0

@@ -22,6 +22,7 @@ from kfetch_jobs.offsets.shared_tables import check_no_writes_since, jobs_on_sam
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
 from kfetch_jobs.progress.batch import RowsRestored
 from kfetch_jobs.progress.progress_file import append_entry
+from kfetch_jobs.run.tables import Check, unfenced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +49,8 @@ def plan_undo(job: Job) -> UndoPlan:
 
     Raises JobsError if there is nothing to undo, or if the job has run since.
     """
-    now = checkpoints.local_checkpoint(job)
-    backup = backups.last_move(now.directory)
+    now = checkpoints.job_checkpoint(job)
+    backup = backups.last_move(now.path)
     if backup is None:
         raise JobsError(
             f"job {job.name}: there is no move of its offsets to undo in {now.path}.backups"
@@ -69,8 +70,17 @@ def plan_undo(job: Job) -> UndoPlan:
     return UndoPlan(job=job.name, backup=backup, before=before, now=now)
 
 
-def undo(project: Project, job: Job, plan: UndoPlan, *, report: Report = silent) -> None:
-    """Carry out the plan, within ``jobs_at_rest``. ``report`` gets the steps.
+def undo(
+    project: Project,
+    job: Job,
+    plan: UndoPlan,
+    *,
+    report: Report = silent,
+    check: Check = unfenced,
+) -> None:
+    """Carry out the plan, within ``jobs_at_rest``, which yields ``check``.
+
+    ``report`` gets the steps.
 
     Raises JobsError if a table cannot go back to its version.
     """
@@ -78,10 +88,12 @@ def undo(project: Project, job: Job, plan: UndoPlan, *, report: Report = silent)
     if plan.backup.tables:
         report("starting Spark, for the tables")
         with open_rows(job, by_topic=False) as rows:
+            check()
             _restore_tables(rows, plan.backup, report)
     report("restoring the checkpoint")
+    check()
     backup = plan.backup.record_stage(Stage.UNDOING)
-    checkpoint_log.remove_batch(plan.now.directory, backup.batch)
+    checkpoint_log.remove_batch(plan.now.path, backup.batch)
     backup.record_stage(Stage.UNDONE)
     if backup.tables:
         with suppress(OSError):  # only the page reads it

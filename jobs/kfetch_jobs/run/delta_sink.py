@@ -11,6 +11,10 @@ With dead letters, a transform without state runs inside foreachBatch, so Spark 
 transform with state runs before it. Its rows and the dead letters are one stream, for which Spark
 reads Kafka twice.
 
+foreachBatch asks the lease of the checkpoint before each commit: a run that slept must not write.
+Delta's own sink has no such place. Its record of (query id, batch id) refuses what another run has
+written meanwhile. Decision 116 has each case.
+
 The query id belongs to the checkpoint. With a new checkpoint, batches count from 0 again, under
 another id. So Delta never takes a new batch for an old one.
 """
@@ -21,6 +25,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
@@ -41,7 +46,7 @@ from kfetch_jobs.run.letters_table import repeat_letters, write_letters
 from kfetch_jobs.run.merging import merge
 from kfetch_jobs.run.sink_columns import check_named_columns, check_table_columns, refused_types
 from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
-from kfetch_jobs.run.tables import append
+from kfetch_jobs.run.tables import Check, append, unfenced
 from kfetch_jobs.run.used_columns import used_columns
 
 if TYPE_CHECKING:
@@ -55,10 +60,16 @@ _START_S = 600
 """A micro-batch may begin before ``start`` returns, and waits for that so many seconds."""
 
 
-def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None) -> StreamingQuery:
+def start(
+    spark: SparkSession,
+    job: Job,
+    counts: DeadLetterCounts | None = None,
+    check: Check = unfenced,
+) -> StreamingQuery:
     """Starts the job's query. Raises ConfigError if Spark or Delta refuse its definition.
 
-    ``counts`` gets the number of dead letters of each micro-batch.
+    ``counts`` gets the number of dead letters of each micro-batch. ``check`` raises an error if
+    this process must not write any more.
     """
     _check_catalog(spark, job)
     frames, result = _frames(spark, job)
@@ -71,14 +82,14 @@ def start(spark: SparkSession, job: Job, counts: DeadLetterCounts | None = None)
     if job.dead_letters is not None:
         counts = counts or DeadLetterCounts()
         if not stateful_operator(result._jdf.queryExecution().analyzed()):
-            return _by_batch(job, frames["source"], _transforming(job, counts))
+            return _by_batch(job, frames["source"], _transforming(job, counts, check))
         check_no_registry(job)
         places = places_of(frames.values())
         both = rows_and_places(result, places if _may_repeat(job) else dead_letters_among(places))
         counts.reads = stream_leaves(both._jdf.queryExecution().analyzed())
-        return _by_batch(job, both, _splitting(job, counts))
+        return _by_batch(job, both, _splitting(job, counts, check))
     if job.file.sink.mode == "merge":
-        return _by_batch(job, result, lambda frame, query, batch: merge(job, frame, query, batch))
+        return _by_batch(job, result, partial(_write_rows, job, check=check))
     return _append_natively(job, result)
 
 
@@ -174,42 +185,44 @@ def _by_batch(job: Job, frame: DataFrame, write: Write) -> StreamingQuery:
     return queries[0]
 
 
-def _transforming(job: Job, counts: DeadLetterCounts) -> Write:
+def _transforming(job: Job, counts: DeadLetterCounts, check: Check = unfenced) -> Write:
     """Returns the writer of the source's micro-batches: the transform has no state."""
-    put_letters = _letters_writer(job, counts, stateful=False)
+    put_letters = _letters_writer(job, counts, check, stateful=False)
 
     def write(batch: DataFrame, query: str, number: int) -> None:
         with _persisted(batch):
             put_letters(places_of([batch]), query, number)
             rows = apply_transform(job, good_records({"source": batch}))
-            _write_rows(job, rows, query, number)
+            _write_rows(job, rows, query, number, check=check)
 
     return write
 
 
-def _splitting(job: Job, counts: DeadLetterCounts) -> Write:
+def _splitting(job: Job, counts: DeadLetterCounts, check: Check = unfenced) -> Write:
     """Returns the writer of the micro-batches of ``rows_and_places``."""
-    put_letters = _letters_writer(job, counts, stateful=True)
+    put_letters = _letters_writer(job, counts, check, stateful=True)
 
     def write(batch: DataFrame, query: str, number: int) -> None:
         with _persisted(batch):
             rows, places = split_rows_and_places(batch)
             put_letters(places, query, number)
-            _write_rows(job, rows, query, number)
+            _write_rows(job, rows, query, number, check=check)
 
     return write
 
 
-def _letters_writer(job: Job, counts: DeadLetterCounts, *, stateful: bool) -> Write:
+def _letters_writer(
+    job: Job, counts: DeadLetterCounts, check: Check = unfenced, *, stateful: bool
+) -> Write:
     """Returns the writer of dead letters. The first micro-batch of a run may be a repeated one."""
     first = True
 
     def write(places: DataFrame, query: str, number: int) -> None:
         nonlocal first
         if first:
-            letters = repeat_letters(job, places, query, number, stateful=stateful)
+            letters = repeat_letters(job, places, query, number, check, stateful=stateful)
         else:
-            letters = write_letters(job, places, query, number)
+            letters = write_letters(job, places, query, number, check)
         first = False
         counts.put(number, letters)
 
@@ -226,8 +239,11 @@ def _persisted(batch: DataFrame) -> Iterator[None]:
         batch.unpersist()
 
 
-def _write_rows(job: Job, rows: DataFrame, query: str, number: int) -> None:
+def _write_rows(
+    job: Job, rows: DataFrame, query: str, number: int, *, check: Check = unfenced
+) -> None:
     sink = job.file.sink
+    check()
     if sink.mode == "merge":
         merge(job, rows, query, number)
     else:

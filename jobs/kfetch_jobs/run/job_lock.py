@@ -1,36 +1,128 @@
-"""One process at a time for a job and its checkpoint: a run, or a move of the job's offsets."""
+"""One process at a time for a job and its checkpoint: a run, or a move of the job's offsets.
+
+    lock      in the job's directory: one process of this machine writes the job's files
+    lease     beside the checkpoint: one process of all hosts writes the checkpoint
+
+See ``kfetch.storage.lease``. If this process can't renew the lease, the kernel ends it with the
+lease.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Protocol
 
-from kfetch_jobs.checkpoints.location import local_directory
+from kfetch.errors import CheckpointError, CheckpointInUse, KfetchError
+from kfetch.storage.lease import LENGTH_S
+from kfetch.storage.lease_holder import Surroundings, hold
+from kfetch.storage.open import READABLE, lease_beside, stored_path
+from kfetch.storage.processes import clock, process_end, this_process
+from kfetch.storage.versions import VersionedDirectory, VersionedFile
+from kfetch_jobs.checkpoints.half_written import remove_half_written
 from kfetch_jobs.config import Job
-from kfetch_jobs.errors import JobsError
+from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import try_lock
+from kfetch_jobs.util.mounts import file_system_of, is_shared
+
+log = logging.getLogger("kfetch_jobs.run")
+
+_LENGTH_S = LENGTH_S
+_REQUEST = 1 / 6
+"""The share of a lease that one request to a store may take."""
+_WAYS = "kfetch pause {job} if kfetch up runs it, else with SIGTERM"
+
+
+class Fence(Protocol):
+    """What allows this process to write the checkpoint."""
+
+    def check(self) -> None:
+        """Raises LeaseLost if another process may write. Call it right before a commit."""
+
+    def trouble(self) -> str:
+        """Returns why the work must stop; nothing while all is well. It asks nobody."""
+
+
+class NoFence:
+    """Stands for the lease of a checkpoint that no other host uses, as the job's file says."""
+
+    def check(self) -> None:
+        """Do nothing."""
+
+    def trouble(self) -> str:
+        """Returns nothing."""
+        return ""
 
 
 @contextmanager
-def hold_job_lock(job: Job) -> Iterator[None]:
-    """Hold the locks of a job and of its checkpoint for the block.
+def hold_job(job: Job, purpose: str) -> Iterator[Fence]:
+    """Hold a job and its checkpoint for the block. ``purpose``: for others, ``run of job clicks``.
 
-    Two queries on one checkpoint would end each other. Raises JobsError if another process holds a
-    lock.
+    Raises JobsError if another process holds one of them. Waits for a holder on another host that
+    gives no sign of life, 40 seconds at most. Raises ConfigError if no lease can be held there.
     """
-    with ExitStack() as locks:
-        for path in _lock_files(job):
-            if not locks.enter_context(try_lock(path)):
-                raise JobsError(
-                    f"job {job.name} runs here already, or another on its checkpoint (process "
-                    f"{path.read_text() or '?'}): end that run first, with kfetch pause "
-                    f"{job.name} if kfetch up runs it, else with SIGTERM"
-                )
-        yield
+    with ExitStack() as held:
+        _lock(job, held)
+        yield _lease(job, purpose, held)
 
 
-def _lock_files(job: Job) -> list[Path]:
-    """The job's lock, and one beside a local checkpoint: another project may name it too."""
-    path = local_directory(job)
-    return [job.directory / "lock", *([Path(f"{path}.lock")] if path else [])]
+def _lock(job: Job, held: ExitStack) -> None:
+    path = job.directory / "lock"
+    if not held.enter_context(try_lock(path)):
+        raise JobsError(
+            f"job {job.name} runs here already (process {path.read_text() or '?'})",
+            action=f"end that run first, with {_WAYS.format(job=job.name)}",
+        )
+
+
+def _lease(job: Job, purpose: str, held: ExitStack) -> Fence:
+    file = _lease_file(job)
+    if file is None:
+        return NoFence()
+    suspends = isinstance(file, VersionedDirectory) and not _may_be_shared(file.path)
+    holding = hold(
+        file,
+        this_process(purpose),
+        length_s=_LENGTH_S,
+        around=Surroundings(clock=clock(suspends=suspends)),
+        report=log.warning,
+        switch=process_end(suspends=suspends),
+    )
+    try:
+        lease = held.enter_context(holding)
+        if lease.took_over:
+            remove_half_written(job)
+        return lease
+    except CheckpointInUse as cause:
+        ways = _WAYS.format(job=job.name)
+        raise JobsError(
+            f"job {job.name}: {cause.what}", action=f"end that process first, with {ways}"
+        ) from None
+    except CheckpointError as cause:
+        raise JobsError(f"job {job.name}: {cause.what}", action=cause.action) from None
+
+
+def _lease_file(job: Job) -> VersionedFile | None:
+    """Returns the lease of a job's checkpoint; None if the job's file says that none is needed."""
+    reason = f"kfetch writes only to {READABLE}"
+    try:
+        path = stored_path(job.checkpoint, job.spark, request_s=_LENGTH_S * _REQUEST)
+        if path is not None:
+            return lease_beside(path)
+    except KfetchError as cause:
+        reason = cause.message
+    if job.file.singleHost:
+        return None
+    raise ConfigError(
+        f"job {job.name}: kfetch can hold no lease on the checkpoint {job.checkpoint}, so another "
+        f"host might run the job at the same time: {reason}",
+        action="If no other host ever runs the job, set singleHost: true in its file",
+    )
+
+
+def _may_be_shared(path: Path) -> bool:
+    """Returns whether other machines may write there. Only then the lease's clock never rests."""
+    kind = file_system_of(path)
+    return not kind or is_shared(kind)

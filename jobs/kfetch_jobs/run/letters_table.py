@@ -14,7 +14,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run.dead_letter_frames import dead_letters_among
 from kfetch_jobs.run.dead_letters import Letters
-from kfetch_jobs.run.tables import append, existing_table, has_batch
+from kfetch_jobs.run.tables import Check, append, existing_table, has_batch, unfenced
 from kfetch_jobs.util.wording import counted
 
 if TYPE_CHECKING:
@@ -29,18 +29,30 @@ _PLACE = ("topic", "partition", "offset", "timestamp")
 _SAME = " AND ".join(f"t.{name} <=> s.{name}" for name in _PLACE)
 
 
-def write_letters(job: Job, places: DataFrame, query: str, number: int) -> Letters:
-    """Append the dead letters of a micro-batch to their table, and return their number."""
+def write_letters(
+    job: Job, places: DataFrame, query: str, number: int, check: Check = unfenced
+) -> Letters:
+    """Append the dead letters of a micro-batch to their table, and return their number.
+
+    ``check`` raises an error if this process must not write any more.
+    """
     assert job.dead_letters is not None
     letters = dead_letters_among(places)
     found = _report(job, letters, number)
     if found.records:
+        check()
         append(job.dead_letters, letters, query, number)
     return found
 
 
 def repeat_letters(
-    job: Job, places: DataFrame, query: str, number: int, *, stateful: bool
+    job: Job,
+    places: DataFrame,
+    query: str,
+    number: int,
+    check: Check = unfenced,
+    *,
+    stateful: bool,
 ) -> Letters:
     """Write the dead letters of a micro-batch that another run may have written in part.
 
@@ -56,7 +68,8 @@ def repeat_letters(
         log.info("micro-batch %d is in %s already, so its letters stay", number, job.target)
         return _report(job, dead_letters_among(places), number)
     if table is None or not has_batch(table, query, number):
-        return write_letters(job, places, query, number)
+        return write_letters(job, places, query, number, check)
+    check()
     _replace(table, places)
     return _report(job, dead_letters_among(places), number)
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kfetch.errors import LeaseLost
 from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.config import Job
-from kfetch_jobs.jvm.spark import session
+from kfetch_jobs.jvm.spark import kill_jvm, session
 from kfetch_jobs.progress.reports import read_unreachable
 from kfetch_jobs.run import delta_sink
-from kfetch_jobs.run.job_lock import hold_job_lock
+from kfetch_jobs.run.job_lock import Fence, hold_job
 from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
 from kfetch_jobs.run.spark_errors import job_error
 from kfetch_jobs.run.start_checks import check_new_query, check_origin, check_replay
@@ -64,7 +65,7 @@ def run(job: Job, report: ReportBatch) -> RunResult:
     _make_directories(job)
     started = time.monotonic()
     log = job.directory / "spark.log"
-    with hold_job_lock(job), _stop_signal() as stop:
+    with hold_job(job, f"run of job {job.name}") as fence, _stop_signal() as stop:
         backup.check_no_interrupted_move(job)
         compared = check_origin(job)
         check_replay(job)
@@ -77,9 +78,10 @@ def run(job: Job, report: ReportBatch) -> RunResult:
                     check_origin(job)
                 check_new_query(spark, job)
                 spark.streams.addListener(query_listener(recorder))
-                query = delta_sink.start(spark, job, recorder.counts)
+                fence.check()
+                query = delta_sink.start(spark, job, recorder.counts, fence.check)
                 tasks = TaskProgress(spark.sparkContext.statusTracker())
-                _wait(job, query, recorder, stop, tasks)
+                _wait(job, query, recorder, stop, tasks, fence)
         return RunResult(
             job=job.name,
             stopped=stop.is_set(),
@@ -103,18 +105,20 @@ def _wait(
     recorder: QueryRecorder,
     stop: threading.Event,
     tasks: TaskProgress,
+    fence: Fence,
 ) -> None:
     looked, began = time.monotonic(), time.time()
     outages = OutageLog(lambda: read_unreachable(job, began))
     while not stop.is_set() and query.isActive:
         recorder.ended.wait(0.25)
+        _check_fence(fence)
         if time.monotonic() - looked >= _TASKS_S:
             looked = time.monotonic()
             outages.look(time.time())
             if tasks.advanced():
                 recorder.record_tasks()
     if stop.is_set():
-        _finish_batch(query, recorder, job.file.stopWithin)
+        _finish_batch(query, recorder, job.file.stopWithin, fence)
         query.stop()
     # Raises the query's error, if it had one.
     query.awaitTermination()
@@ -122,11 +126,24 @@ def _wait(
     recorder.ended.wait(5)
 
 
-def _finish_batch(query: StreamingQuery, recorder: QueryRecorder, timeout_s: float) -> None:
+def _check_fence(fence: Fence) -> None:
+    """End the JVM at once if another process may write. Raises LeaseLost then.
+
+    That is as safe as any crash, and a query that stops by itself could still write.
+    """
+    if trouble := fence.trouble():
+        kill_jvm()
+        raise LeaseLost(trouble, action="the run has stopped, because another one may go on")
+
+
+def _finish_batch(
+    query: StreamingQuery, recorder: QueryRecorder, timeout_s: float, fence: Fence
+) -> None:
     batches, deadline = recorder.batches, time.monotonic() + timeout_s
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         if recorder.batches > batches:
             return
+        _check_fence(fence)
         time.sleep(0.05)
 
 

@@ -45,6 +45,9 @@ def job_error(
     """
     if isinstance(cause, JobsError):
         return cause
+    if isinstance(cause, source_errors.LeaseLost):
+        sentence = f"{before}: {redacted(cause.message)}"
+        return SparkError(sentence, cause_condition=cause.condition)
     if ended := lost_jvm(cause):
         return SparkError(f"{before}: {ended} (see {log})")
     text = text_of(cause)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from kfetch.errors import AccessRefused, KfetchError, OptionError
 from kfetch.storage.locations import has_scheme, local_path
 from kfetch_jobs.checkpoints import origin
-from kfetch_jobs.checkpoints.backup import Stage, last_move
+from kfetch_jobs.checkpoints.backup import Stage, last_move, movable_path
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.fresh_start import check_queries, lost_offsets
-from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.checkpoints.log_starts import unreadable
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError, RecordsLost
@@ -67,7 +66,7 @@ def check_replay(job: Job) -> None:
     Raises the source's error if the brokers do not answer. Asks them only if the job has not run
     since the replay, and only about sources with ``failOnDataLoss=false``.
     """
-    path = local_directory(job)
+    path = movable_path(job)
     move = last_move(path) if path else None
     if path is None or move is None or not move.tables or move.stage is not Stage.DONE:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kfetch_jobs.config import Job, TableLocation
@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
+Check = Callable[[], None]
+"""Raises an error if this process must not write any more. See ``job_lock.Fence``."""
+
 _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
+
+
+def unfenced() -> None:
+    """A ``Check`` that lets everything be written."""
 
 
 def existing_table(spark: SparkSession, location: TableLocation) -> DeltaTable | None:

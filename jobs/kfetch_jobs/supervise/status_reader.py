@@ -230,7 +230,8 @@ def _room_problems(health: Health, state: JobState, place: int | None, now: floa
 def _interrupted_move(job: Job) -> Iterator[str]:
     """Yields that a move of the job's offsets has not ended. It may still run."""
     try:
-        move = interrupted_move(job)
+        # ``status`` asks no store. A run does.
+        move = interrupted_move(job) if local_directory(job) else None
     except JobsError as error:
         yield error.message
         return

@@ -241,13 +241,14 @@ def _move(
     from kfetch_jobs.offsets.moves import TopicChoice, Verb
     from kfetch_jobs.offsets.plan import plan_move
     from kfetch_jobs.offsets.shared_tables import jobs_on_same_tables
+    from kfetch_jobs.run.tables import unfenced
 
     loaded = project_of(project, environment)
     job = loaded.job(request.job)
     choices = [TopicChoice.of(text) for text in request.topics]
     done: MoveResult | None = None
     others = jobs_on_same_tables(loaded, job) if request.verb is Verb.REPLAY else []
-    with jobs_at_rest(loaded, job, *others) if request.execute else nullcontext():
+    with jobs_at_rest(loaded, job, *others) if request.execute else nullcontext(unfenced) as check:
         plan = plan_move(job, request.verb, request.target, choices, request.margin)
         if not as_json:
             _show(plan, all_partitions)
@@ -260,6 +261,7 @@ def _move(
                 give_up_batch=request.give_up_batch,
                 several_rows=request.several_rows,
                 report=report,
+                check=check,
             )
     if as_json:
         typer.echo(json.dumps(_json(plan, done, others)))

@@ -55,6 +55,7 @@ def undo(
     from kfetch_jobs.offsets import undo as undoing
     from kfetch_jobs.offsets.execution import jobs_at_rest
     from kfetch_jobs.offsets.shared_tables import jobs_on_same_tables
+    from kfetch_jobs.run.tables import unfenced
 
     loaded_project = project_of(project, environment)
     loaded = loaded_project.job(job)
@@ -63,13 +64,14 @@ def undo(
         if undoing.plan_undo(loaded).backup.tables
         else []
     )
-    with jobs_at_rest(loaded_project, loaded, *others) if execute else nullcontext():
+    rest = jobs_at_rest(loaded_project, loaded, *others) if execute else nullcontext(unfenced)
+    with rest as check:
         plan = undoing.plan_undo(loaded)
         if not as_json:
             _show_undoing(plan, partitions)
             show_others(others)
         if execute:
-            undoing.undo(loaded_project, loaded, plan, report=report)
+            undoing.undo(loaded_project, loaded, plan, report=report, check=check)
     if as_json:
         typer.echo(json.dumps(_undoing_json(plan, execute, others)))
     else:

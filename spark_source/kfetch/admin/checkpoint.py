@@ -19,7 +19,9 @@ from urllib.parse import unquote
 from kfetch.admin.offset_log import PlannedBatch, SourceLine, Writer, parse_batch, parse_initial
 from kfetch.errors import CheckpointError
 from kfetch.offsets import Offsets
-from kfetch.storage.open import READABLE, StoredPath, stored_path
+from kfetch.storage.lease import Lease, parse
+from kfetch.storage.open import READABLE, StoredPath, lease_beside, stored_path
+from kfetch.storage.versions import Version
 
 __all__ = [
     "Checkpoint",
@@ -28,6 +30,7 @@ __all__ = [
     "open_checkpoint",
     "read_batch",
     "read_checkpoint",
+    "read_lease",
 ]
 
 _FILE_URI = re.compile(r"file:(?:/{2}(?:localhost)?(?=/))?(/.*)", re.DOTALL)
@@ -206,6 +209,24 @@ def read_checkpoint(path: StoredPath) -> Checkpoint:
         before=read_batch(path, _number_before(numbers)) if repeats else None,
         initial=_initial(path),
     )
+
+
+def read_lease(path: StoredPath) -> Lease | None:
+    """Returns the lease beside a checkpoint; None if no job has made one, or if it is damaged.
+
+    Jobs of kfetch-jobs hold it while they run. Raises CheckpointError if it can't be read.
+    """
+    version = lease_version(path)
+    return parse(version.content) if version else None
+
+
+def lease_version(path: StoredPath) -> Version | None:
+    """Returns the file of ``read_lease`` as it is; None without one."""
+    file = lease_beside(path)
+    try:
+        return file.read()
+    except OSError as cause:
+        raise CheckpointError(f"{file} can't be read: {cause.strerror}", file=str(file)) from None
 
 
 def batch_numbers(log: StoredPath) -> list[int]:

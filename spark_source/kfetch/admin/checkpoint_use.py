@@ -1,25 +1,26 @@
 """Whether a query may run on a checkpoint. Spark holds no lock on it, so this looks for signs.
 
-There are three signs: the lock of a kfetch job, an agent of this machine that has read for the
+There are three signs: the lease of a kfetch job, an agent of this machine that has read for the
 query, and a file that was written within the last minute. No sign does not prove that no query
 runs. An idle query writes nothing, and its executors may be on other machines.
 """
 
 from __future__ import annotations
 
-import fcntl
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 from kfetch.admin import agents
-from kfetch.admin.checkpoint import Checkpoint
-from kfetch.errors import AgentError, CheckpointError, CheckpointInUse
+from kfetch.admin.checkpoint import Checkpoint, lease_version
+from kfetch.errors import AgentError, CheckpointInUse
+from kfetch.storage.lease_holder import hold
+from kfetch.storage.open import lease_beside
+from kfetch.storage.processes import this_process
 
-__all__ = ["QUIET_S", "check_at_rest", "hold_lock"]
+__all__ = ["QUIET_S", "check_at_rest", "hold_lease"]
 
 QUIET_S = 60.0
 """A checkpoint that was written more recently may belong to a running query."""
@@ -27,38 +28,18 @@ _LOGS = ("offsets", "commits", "sources")
 
 
 @contextmanager
-def hold_lock(path: Path) -> Iterator[None]:
-    """Hold the lock beside a checkpoint during the block, if a job of kfetch-jobs has made one.
+def hold_lease(path: Path) -> Iterator[Callable[[], None]]:
+    """Hold the lease beside a checkpoint during the block, if a job of kfetch-jobs has made one.
 
-    So no job starts meanwhile. The lock of a link's target counts, too: a job follows links. Raises
-    CheckpointInUse if a job runs, and CheckpointError if this user may not lock the file.
+    So no job starts meanwhile, on any host. Yields what to call before each write: it raises
+    LeaseLost if this process was too slow. Raises CheckpointInUse if a job runs, and
+    CheckpointError if this user may not write the lease.
     """
-    beside = [name.with_name(f"{name.name}.lock") for name in (path, path.resolve())]
-    # Below a linked directory both are one file, and this process could not lock it twice.
-    locks = {lock.resolve(): lock for lock in beside if lock.exists()}
-    with ExitStack() as held:
-        for lock in locks.values():
-            file = held.enter_context(_opened(lock))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CheckpointInUse(
-                    f"a job of kfetch runs on {path} (process {file.read() or '?'})",
-                    action="stop it first, with kfetch pause JOB if kfetch up runs it",
-                    file=str(path),
-                ) from None
-        yield
-
-
-def _opened(lock: Path) -> TextIO:
-    try:
-        return lock.open("r+")  # NFS gives an exclusive lock only to a writer
-    except OSError as cause:
-        raise CheckpointError(
-            f"{lock} can't be opened to see whether a job runs: {cause.strerror}",
-            action="run the command as the user of the job",
-            file=str(lock),
-        ) from None
+    if lease_version(path) is None:
+        yield lambda: None
+        return
+    with hold(lease_beside(path), this_process("kfetch checkpoint to-kafka")) as lease:
+        yield lease.check
 
 
 def check_at_rest(checkpoint: Checkpoint, now_s: float | None = None) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kfetch.admin.checkpoint import Checkpoint, batch_numbers, read_batch, read_checkpoint
-from kfetch.admin.checkpoint_use import check_at_rest, hold_lock
+from kfetch.admin.checkpoint_use import check_at_rest, hold_lease
 from kfetch.admin.offset_log import Writer, initial_text
 from kfetch.errors import CheckpointError, CheckpointInUse
 
@@ -49,7 +49,7 @@ def to_connector(path: Path, *, force: bool = False) -> Conversion:
     ``force``: the caller knows that no query runs. Raises CheckpointInUse if a query may run, and
     CheckpointError if the checkpoint can't be read or written.
     """
-    with hold_lock(path):
+    with hold_lease(path) as check:
         checkpoint = read_checkpoint(path)
         texts = _new_texts(checkpoint)
         if not texts:
@@ -60,6 +60,7 @@ def to_connector(path: Path, *, force: bool = False) -> Conversion:
         backup = _back_up(path)
         try:
             for file, text in texts.items():
+                check()
                 _replace(file, text)
         except OSError as cause:
             raise CheckpointError(

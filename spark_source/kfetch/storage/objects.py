@@ -51,15 +51,69 @@ class ObjectPath:
 
     def read_bytes(self) -> bytes:
         """Returns the object's bytes. One request."""
+        return self.read_tagged()[1]
+
+    def read_tagged(self) -> tuple[str, bytes]:
+        """Returns the object's ETag, which changes with each write, and its bytes. One request."""
         with self._errors():
             result = self.store.get(self.key)
             if result.meta["size"] > READ_MAX:
                 raise OSError(errno.EFBIG, f"it has over {READ_MAX >> 20} MiB", str(self))
-            return bytes(result.bytes())
+            return str(result.meta["e_tag"]), bytes(result.bytes())
+
+    def write_if(self, content: bytes, tag: str | None) -> str | None:
+        """Write the object if its ETag is ``tag``, or for None if there is no such object.
+
+        Returns the new ETag; None if the store refuses. A refused request may have succeeded
+        before, if its answer was lost and the client has repeated it. One request.
+        """
+        from obstore import exceptions
+
+        mode = "create" if tag is None else {"e_tag": tag}
+        refused = (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileNotFoundError)
+        with self._errors():
+            try:
+                return str(self.store.put(self.key, content, mode=mode)["e_tag"])
+            except refused:
+                return None
 
     def read_text(self) -> str:
         """Returns the object's text in UTF-8. One request."""
         return self.read_bytes().decode()
+
+    def write_text(self, text: str) -> None:
+        """Write the object, whatever was there. One request."""
+        with self._errors():
+            self.store.put(self.key, text.encode())
+
+    def files(self) -> Iterator[ObjectPath]:
+        """Yields all objects below this name. A request lists 1,000."""
+        with self._errors():
+            keys = [one["path"] for part in self.store.list(f"{self.key}/") for one in part]
+        for key in keys:
+            yield ObjectPath(self.uri, key, self.store)
+
+    def copy_tree(self, target: ObjectPath) -> None:
+        """Copy all objects below this name to another one. The store copies, by a request each."""
+        for file in self.files():
+            copy = target / file.key.removeprefix(f"{self.key}/")
+            with file._errors():
+                self.store.copy(file.key, copy.key)
+
+    def remove_tree(self) -> None:
+        """Remove all objects below this name."""
+        for file in self.files():
+            file.unlink()
+
+    def written_s(self) -> float:
+        """Returns when the object was written, in seconds since 1970, by the store's clock."""
+        with self._errors():
+            return float(self.store.head(self.key)["last_modified"].timestamp())
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove the object. Stores do not tell whether it was there. One request."""
+        with self._errors():
+            self.store.delete(self.key)
 
     def iterdir(self) -> Iterator[ObjectPath]:
         """Yields the objects and common starts right below this name. A request lists 1,000.

@@ -11,6 +11,7 @@ from kfetch.errors import OptionError
 from kfetch.storage import s3
 from kfetch.storage.locations import local_path, remote_location
 from kfetch.storage.objects import ObjectPath
+from kfetch.storage.versions import VersionedDirectory, VersionedFile, VersionedObject
 
 _TIMEOUT_S = 10
 """How long one request may take."""
@@ -24,11 +25,14 @@ StoredPath = Path | ObjectPath
 """A path on this machine, or in an object store."""
 
 
-def stored_path(text: str, settings: Mapping[str, str]) -> StoredPath | None:
+def stored_path(
+    text: str, settings: Mapping[str, str], *, request_s: float | None = None
+) -> StoredPath | None:
     """Returns the path of a location; None if kfetch has no driver for its file system.
 
-    ``settings``: Spark's, by their full names. It asks no store. Raises OptionError if a setting
-    can't be followed, or if a driver is not installed.
+    ``settings``: Spark's, by their full names. It asks no store. With ``request_s``, a request
+    takes no longer, and is not repeated. Raises OptionError if a setting can't be followed, or if a
+    driver is not installed.
     """
     if (local := local_path(text, settings)) is not None:
         return local
@@ -37,10 +41,20 @@ def stored_path(text: str, settings: Mapping[str, str]) -> StoredPath | None:
         return None
     config = s3.s3_config(remote.authority, settings)
     key = posixpath.normpath(f"/{remote.path}").strip("/")  # Hadoop resolves a//b and a/../b, too
-    return ObjectPath(remote.root, key, _s3_store(remote.authority, config, text))
+    return ObjectPath(remote.root, key, _s3_store(remote.authority, config, text, request_s))
 
 
-def _s3_store(bucket: str, config: Mapping[str, object], text: str) -> object:
+def lease_beside(checkpoint: StoredPath) -> VersionedFile:
+    """Returns the lease of a checkpoint. It lies beside the directory itself, not beside links."""
+    if isinstance(checkpoint, ObjectPath):
+        return VersionedObject(checkpoint.parent / f"{checkpoint.name}.lease")
+    directory = checkpoint.resolve()
+    return VersionedDirectory(directory.with_name(f"{directory.name}.lease"))
+
+
+def _s3_store(
+    bucket: str, config: Mapping[str, object], text: str, request_s: float | None
+) -> object:
     try:
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
@@ -49,13 +63,15 @@ def _s3_store(bucket: str, config: Mapping[str, object], text: str) -> object:
             f"kfetch can't read {text} without the package obstore",
             action="install it with pip install 'kfetch[s3]'",
         ) from None
-    waits = {"timeout": f"{_TIMEOUT_S}s", "connect_timeout": f"{_TIMEOUT_S}s"}
+    wait = f"{round((request_s or _TIMEOUT_S) * 1000)}ms"
+    waits = {"timeout": wait, "connect_timeout": wait}
+    retries = {"max_retries": 0 if request_s else 5, "retry_timeout": timedelta(seconds=_RETRIES_S)}
     options = {**waits, **config.get("client_options", {})}  # type: ignore[dict-item]
     try:
         return S3Store(
             bucket,
             **{**config, "client_options": options},  # type: ignore[arg-type]
-            retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=_RETRIES_S)},
+            retry_config=retries,  # type: ignore[arg-type]
         )
     except BaseError:  # its text may have keys
         raise OptionError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from dataclasses import replace
@@ -11,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from kfetch.admin import agents, checkpoint_use, to_connector
-from kfetch.admin.checkpoint import read_checkpoint
+from kfetch.admin.checkpoint import read_checkpoint, read_lease
 from kfetch.errors import CheckpointError, CheckpointInUse
+from kfetch.storage.lease_holder import hold
+from kfetch.storage.open import lease_beside
+from kfetch.storage.processes import this_process
 from tests.kfetch.admin.checkpoints import (
     METADATA,
     QUERY,
@@ -206,52 +208,42 @@ def test_positions_of_partitions_that_left_are_told(tmp_path: Path) -> None:
     assert {"views": 2} == to_connector.to_connector(tmp_path).forgotten
 
 
-def test_a_running_job_holds_its_lock(path: Path) -> None:
-    """``kfetch run`` locks the checkpoint's lock file. The command refuses, also with force."""
-    lock = Path(f"{path}.lock")
-    lock.write_text("4711")
+@pytest.mark.parametrize("name", ["checkpoint", "link"])
+def test_a_running_job_holds_its_lease(path: Path, name: str) -> None:
+    """The command refuses, also with force, and also by a link to the checkpoint."""
+    (path.parent / "link").symlink_to(path)
+    named = path if name == "checkpoint" else path.parent / "link"
     before = contents(path)
-    with lock.open("a+") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(CheckpointInUse, match=r"a job of kfetch runs on .* \(process 4711\)"):
-            to_connector.to_connector(path, force=True)
+    held = pytest.raises(CheckpointInUse, match=r"is held by process \d+ on host .* \(a run\)")
+    with hold(lease_beside(path), this_process("a run")), held:
+        to_connector.to_connector(named, force=True)
 
     assert before == contents(path)
+    assert to_connector.to_connector(named).files
+
+
+def test_no_job_starts_meanwhile(path: Path) -> None:
+    """A job that has made a lease before finds it held by the command."""
+    with hold(lease_beside(path), this_process("a run")):
+        pass
+    held = pytest.raises(CheckpointInUse, match="kfetch checkpoint to-kafka")
+    with checkpoint_use.hold_lease(path) as check, held:
+        check()
+        with hold(lease_beside(path), this_process("a run")):
+            pass
+
+
+def test_no_lease_is_made(path: Path) -> None:
+    """A checkpoint that no job of kfetch has used stays alone."""
     assert to_connector.to_connector(path).files
+    assert read_lease(path) is None
 
 
-def test_the_lock_of_a_link(path: Path) -> None:
-    """A job follows a link to its checkpoint, so its lock lies beside the target."""
-    link = path.with_name("link")
-    link.symlink_to(path)
-    for name in (path, link):
-        with Path(f"{name}.lock").open("a+") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            with pytest.raises(CheckpointInUse, match="a job of kfetch runs on"):
-                to_connector.to_connector(link, force=True)
-
-    assert to_connector.to_connector(link).files
-
-
-def test_a_lock_below_a_link(path: Path) -> None:
-    """Two paths of one lock are one lock: nobody else holds it, so the command goes on."""
-    Path(f"{path}.lock").touch()
-    above = path.parent / "link"
-    above.symlink_to(path.parent)
-
-    with (
-        Path(f"{path}.lock").open("a+") as lock,
-        checkpoint_use.hold_lock(above / path.name),
-        pytest.raises(BlockingIOError),
-    ):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def test_a_lock_that_cannot_be_opened(path: Path) -> None:
-    """Without the lock nobody knows whether a job runs, so the command changes nothing."""
-    Path(f"{path}.lock").mkdir()  # root may open every file
+def test_a_lease_that_cannot_be_read(path: Path) -> None:
+    """Without the lease nobody knows whether a job runs, so the command changes nothing."""
+    Path(f"{path}.lease").touch()
     before = contents(path)
-    with pytest.raises(CheckpointError, match=r"lock can't be opened to see whether a job runs"):
+    with pytest.raises(CheckpointError, match=r"lease can't be read: Not a directory"):
         to_connector.to_connector(path, force=True)
 
     assert before == contents(path)

@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
+from kfetch.errors import LeaseLost
 from kfetch.model import TopicPartition
+from kfetch.storage.lease_holder import HeldLease, hold
+from kfetch.storage.open import lease_beside
+from kfetch.storage.processes import this_process
 from kfetch_jobs import config
 from kfetch_jobs.checkpoints import backup, checkpoint
 from kfetch_jobs.errors import JobsError
@@ -265,6 +269,33 @@ def test_while_the_job_runs(kafka: LittleKafka, asked: Ask) -> None:
     with try_lock(Path("data/clicks/lock")):
         assert 4 == asked("reset", "--to-latest")["skipped"]
         assert "runs here already" in asked("reset", "--to-latest", "--execute", code=1)
+
+
+def test_while_a_run_of_another_project_holds_the_checkpoint(
+    kafka: LittleKafka, asked: Ask
+) -> None:
+    """The lease beside the checkpoint refuses the move, on any host."""
+    before = files()
+    with hold(lease_beside(CHECKPOINT), this_process("run of job other")):
+        said = asked("reset", "--to-latest", "--execute", code=1)
+    assert "checkpoint.lease is held by process" in said
+    assert before == files()
+
+
+@pytest.mark.parametrize("words", [("reset", "--to-latest"), ("undo",)])
+def test_a_move_that_slept(
+    kafka: LittleKafka, asked: Ask, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """It changes nothing in the checkpoint once another process may have the lease."""
+    asked("reset", "--shift-by", "1", "--execute")
+    before = files()
+    monkeypatch.setattr(HeldLease, "check", _lost)
+    assert "another process has taken it" in asked(*words, "--execute", code=1)
+    assert before == files()
+
+
+def _lost(lease: HeldLease) -> None:
+    raise LeaseLost(f"this process has lost {lease.file}, because another process has taken it")
 
 
 @pytest.mark.parametrize(

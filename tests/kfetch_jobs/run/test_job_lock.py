@@ -1,24 +1,222 @@
-"""Only one process works on a checkpoint."""
+"""Only one process works on a checkpoint, on any number of hosts."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kfetch.storage import processes
+from kfetch.storage.lease import LENGTH_S, Lease, parse
+from kfetch.storage.open import lease_beside, stored_path
+from kfetch.storage.processes import this_process
+from kfetch.storage.versions import VersionedFile
 from kfetch_jobs import config
-from kfetch_jobs.errors import JobsError
-from kfetch_jobs.run.job_lock import hold_job_lock
+from kfetch_jobs.checkpoints.location import checkpoint_path
+from kfetch_jobs.config import Job
+from kfetch_jobs.errors import ConfigError, JobsError
+from kfetch_jobs.run import job_lock
+from kfetch_jobs.run.job_lock import NoFence, hold_job
 from kfetch_jobs.util.files import try_lock
 from tests.kfetch_jobs.checkpoints import job
 from tests.kfetch_jobs.projects import JOB
+from tests.store import Store
 
 
-def test_a_checkpoint_by_its_uri_is_claimed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one by its path: a move and a run, or two projects, never work on it at once."""
+@pytest.fixture(autouse=True)
+def servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVERS", "127.0.0.1:1")
-    job(JOB + f"checkpoint: file://{project}/checkpoint\n")
-    the_job = config.load(config.find(Path.cwd())).job("clicks")
-    refused = pytest.raises(JobsError, match="runs here already")
-    with try_lock(project / "checkpoint.lock"), refused, hold_job_lock(the_job):
+
+
+def loaded(text: str = JOB, name: str = "clicks") -> Job:
+    job(text, name)
+    return config.load(config.find(Path.cwd())).job(name)
+
+
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.allow_hosts(["127.0.0.1"]))])
+def one(request: pytest.FixtureRequest, project: Path) -> tuple[Job, VersionedFile]:
+    """A job whose checkpoint is on this machine or in a store, and the checkpoint's lease."""
+    if request.param == "disk":
+        made = loaded()
+    else:
+        store: Store = request.getfixturevalue("store")
+        settings = "".join(f"  {name}: '{value}'\n" for name, value in store.settings.items())
+        uri = f"s3a://lake/{project.name}/ck"
+        made = loaded(JOB + f"checkpoint: {uri}\nspark:\n{settings}")
+    path = stored_path(made.checkpoint, made.spark)
+    assert path is not None
+    return made, lease_beside(path)
+
+
+def hold(the_job: Job) -> None:
+    with hold_job(the_job, "a test"):
         pass
+
+
+def written(lease: VersionedFile) -> Lease:
+    version = lease.read()
+    assert version is not None
+    read = parse(version.content)
+    assert read is not None
+    return read
+
+
+def test_a_run_holds_the_lease(one: tuple[Job, VersionedFile]) -> None:
+    """It says who, for what, and is free behind the block."""
+    the_job, lease = one
+    with hold_job(the_job, "run of job clicks") as fence:
+        fence.check()
+        holder = written(lease).holder
+        assert holder is not None
+        assert replace(this_process("run of job clicks"), id=holder.id) == holder
+    assert written(lease).holder is None
+
+
+def test_a_second_run(one: tuple[Job, VersionedFile]) -> None:
+    """One sentence with object, host, process and time, at once, and what to do."""
+    the_job, lease = one
+    elsewhere = replace(the_job, directory=Path("elsewhere"))
+    with hold_job(the_job, "run of job clicks"), pytest.raises(JobsError) as refused:
+        hold(elsewhere)
+    me = this_process("")
+    assert refused.value.what.startswith(
+        f"job clicks: the lease {lease} is held by process {me.pid} on host {me.host} "
+        "(run of job clicks) since 20"
+    )
+    assert "kfetch pause clicks" in refused.value.message
+
+
+_KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from kfetch_jobs import config
+from kfetch_jobs.run.job_lock import hold_job
+job = config.load(config.find(Path.cwd())).job("clicks")
+with hold_job(job, "run of job clicks"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_that_was_killed(one: tuple[Job, VersionedFile]) -> None:
+    """It is replaced at once on its own host."""
+    the_job, lease = one
+    killed = subprocess.run([sys.executable, "-c", _KILLED], timeout=60, check=False)
+    assert (-9, True) == (killed.returncode, written(lease).holder is not None)
+    with hold_job(the_job, "run of job clicks"):
+        assert 2 == written(lease).epoch
+
+
+_HALF = ".7.0d7e5b9e-1c2d-4e3f-8a9b-0123456789ab.tmp"
+_FILES = ["offsets/6", "commits/6", f"offsets/{_HALF}", f"commits/{_HALF}", "offsets/.6.crc"]
+
+
+def _write(the_job: Job, request: pytest.FixtureRequest) -> None:
+    """Write the files of a checkpoint."""
+    for name in _FILES:
+        if the_job.checkpoint.startswith("s3a:"):
+            store: Store = request.getfixturevalue("store")
+            store.put(f"{the_job.checkpoint.removeprefix('s3a://lake/')}/{name}", b"x")
+        else:
+            file = Path(the_job.checkpoint) / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("x")
+
+
+def _listed(the_job: Job) -> set[str]:
+    path = checkpoint_path(the_job)
+    assert path is not None
+    return {
+        f"{log}/{file.name}" for log in ("offsets", "commits") for file in (path / log).iterdir()
+    }
+
+
+def test_half_written_files(one: tuple[Job, VersionedFile], request: pytest.FixtureRequest) -> None:
+    """A run that takes over removes them: the one before could still rename them when it wakes.
+
+    Behind a run that has ended, they stay: they can't be its own."""
+    the_job, _ = one
+    hold(the_job)
+    _write(the_job, request)
+    hold(the_job)
+    assert set(_FILES) == _listed(the_job)
+    subprocess.run([sys.executable, "-c", _KILLED], timeout=60, check=False)
+    assert set(_FILES) == _listed(the_job)
+    hold(the_job)
+    assert {"offsets/6", "commits/6", "offsets/.6.crc"} == _listed(the_job)
+
+
+def test_a_run_of_another_host(
+    one: tuple[Job, VersionedFile],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A silent one is replaced after four thirds of its lease, and the wait is announced."""
+    the_job, lease = one
+    monkeypatch.setattr(job_lock, "_LENGTH_S", 1.5)
+    monkeypatch.setattr(processes, "_machine", lambda: "another one")
+    subprocess.run([sys.executable, "-c", _KILLED], timeout=60, check=False)
+    _shorten(lease)
+    with hold_job(the_job, "run of job clicks"):
+        assert 2 == written(lease).epoch
+    [waiting] = [record.message for record in caplog.records if "Waiting" in record.message]
+    assert "Waiting for a sign of life, 2 s at most" in waiting
+
+
+def _shorten(lease: VersionedFile) -> None:
+    """Make the lease of a dead process as long as the test's own."""
+    version = lease.read()
+    assert version is not None
+    before = parse(version.content)
+    assert before is not None
+    assert LENGTH_S == before.length_s
+    assert lease.write(replace(before, length_s=1.5).content(), version.token)
+
+
+def test_another_project_on_the_same_checkpoint(project: Path) -> None:
+    """A path and a URI are one checkpoint, and so are a directory and a link to it."""
+    (project / "real").mkdir()
+    (project / "link").symlink_to(project / "real")
+    texts = [f"file://{project}/real", f"{project}/real", f"file:{project}/link"]
+    with hold_job(loaded(JOB + f"checkpoint: {texts[0]}\n"), "run of job clicks"):
+        for number, text in enumerate(texts):
+            other = loaded(JOB + f"checkpoint: {text}\n", f"other{number}")
+            with pytest.raises(JobsError, match="is held by"):
+                hold(other)
+
+
+def test_a_second_run_in_the_same_directory(project: Path) -> None:
+    """The lock of the job's directory refuses it before anybody asks a store."""
+    the_job = loaded()
+    refused = pytest.raises(JobsError, match="job clicks runs here already")
+    with try_lock(the_job.directory / "lock"), refused:
+        hold(the_job)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("checkpoint: hdfs://name/ck\n", "kfetch writes only to file: and s3a:"),
+        (
+            "checkpoint: s3a://lake/ck\nspark:\n"
+            "  spark.hadoop.fs.s3a.aws.credentials.provider: com.acme.Vault\n",
+            "can't use the class Vault",
+        ),
+    ],
+)
+def test_where_no_lease_can_be_held(project: Path, more: str, reason: str) -> None:
+    """The job's file must say that no other host runs the job. The error says why and how."""
+    with pytest.raises(ConfigError, match="can hold no lease") as refused:
+        hold(loaded(JOB + more))
+    assert reason in refused.value.message
+    assert "set singleHost: true in its file" in refused.value.message
+    with hold_job(loaded(JOB + more + "singleHost: true\n"), "run of job clicks") as fence:
+        assert isinstance(fence, NoFence)
+
+
+def test_single_host_takes_a_lease_nevertheless(project: Path) -> None:
+    """Where kfetch can hold one, the key changes nothing."""
+    with hold_job(loaded(JOB + "singleHost: true\n"), "run of job clicks") as fence:
+        assert not isinstance(fence, NoFence)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kfetch import codes
+from kfetch.errors import LeaseLost
 from kfetch_jobs.errors import ConfigError, JobsError, SparkError
 from kfetch_jobs.progress.exit_report import ExitKind, exit_kind_of
 from kfetch_jobs.run import spark_errors
@@ -26,6 +27,7 @@ kfetch.errors.{name}: what happened
         (TRACE.format(name="OptionError"), ExitKind.CONFIG),
         (TRACE.format(name="NoSuchPartition"), ExitKind.CONFIG),
         (TRACE.format(name="CheckpointError"), ExitKind.CONFIG),
+        (TRACE.format(name="LeaseLost"), ExitKind.FAILED),
         (TRACE.format(name="BrokerError"), ExitKind.FAILED),
         (TRACE.format(name="AccessRefused"), ExitKind.AUTH),
         (TRACE.format(name="ConnectionLost"), ExitKind.FAILED),
@@ -49,6 +51,19 @@ def test_kinds(cause: str, kind: ExitKind) -> None:
     assert kind is exit_kind_of(error)
     assert error.message.startswith("job a failed: ")
     assert error.message.endswith("(see spark.log)")
+
+
+def test_a_lost_lease() -> None:
+    """Its own sentence and code, and another attempt may help: no JVM has failed."""
+    lost = LeaseLost("the lease ck.lease could not be renewed", action="the run has stopped")
+
+    error = spark_errors.job_error(lost, "job a failed", Path("spark.log"))
+
+    assert (
+        "job a failed: the lease ck.lease could not be renewed: the run has stopped "
+        "[SPARK_FAILED.CHECKPOINT_LEASE_LOST]"
+    ) == str(error)
+    assert ExitKind.FAILED is exit_kind_of(error)
 
 
 def test_the_code_of_the_cause_is_shown_once() -> None:

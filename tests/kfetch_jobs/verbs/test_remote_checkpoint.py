@@ -61,15 +61,6 @@ def test_the_same_words(
     assert one == json.loads(text)
 
 
-def test_moves_are_refused(remote: str, kfetch: Command) -> None:
-    """kfetch changes no checkpoint in a store. It says what to do."""
-    for words in (["reset", "--to-latest"], ["undo"]):
-        code, _, said = kfetch("offsets", words[0], "clicks", *words[1:])
-
-        assert 1 == code
-        assert f"{remote} is not on this machine, and kfetch moves offsets only in" in said
-
-
 def test_settings_that_cannot_be_followed(remote: str, kfetch: Command, store: Store) -> None:
     """The commands can't read what Spark reads then, and name the setting. No key is shown."""
     bad = {"spark.hadoop.fs.s3a.aws.credentials.provider": "com.acme.Vault"}

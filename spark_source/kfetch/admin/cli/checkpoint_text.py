@@ -12,6 +12,7 @@ from kfetch.admin.checkpoint import Checkpoint
 from kfetch.admin.offset_log import SourceLine, Writer, connector_json
 from kfetch.admin.query import Offsets, Position
 from kfetch.model import TopicPartition
+from kfetch.storage.lease import Lease
 
 if TYPE_CHECKING:  # `show` needs no sockets
     from kfetch.admin.checkpoint_check import SourceCheck
@@ -27,8 +28,8 @@ _WRITERS = {
 }
 
 
-def checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns a checkpoint's state, with every partition."""
+def checkpoint_json(checkpoint: Checkpoint, lease: Lease | None) -> dict[str, Any]:
+    """Returns a checkpoint's state, with every partition. ``lease``: None without one."""
     planned = checkpoint.planned
     return {
         "path": str(checkpoint.path),
@@ -37,11 +38,23 @@ def checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "planned_s": planned.planned_s if planned else None,
         "committed": checkpoint.committed,
         "pending": checkpoint.pending,
+        "lease": None if lease is None else _lease_json(lease),
         "version": planned.version if planned else None,
         "sources": [
             _source_json(checkpoint, number, line) for number, line in enumerate(checkpoint.lines)
         ],
         "next": [*_next(checkpoint)],
+    }
+
+
+def _lease_json(lease: Lease) -> dict[str, Any]:
+    holder = lease.holder
+    return {
+        "epoch": lease.epoch,
+        "since_s": lease.since_s,
+        "host": holder.host if holder else None,
+        "pid": holder.pid if holder else None,
+        "purpose": holder.purpose if holder else None,
     }
 
 
@@ -75,9 +88,13 @@ def _source_json(checkpoint: Checkpoint, number: int, line: SourceLine) -> dict[
     }
 
 
-def checkpoint_lines(checkpoint: Checkpoint, all_partitions: bool) -> Iterator[str]:
+def checkpoint_lines(
+    checkpoint: Checkpoint, lease: Lease | None, all_partitions: bool
+) -> Iterator[str]:
     """Yields the lines about a checkpoint. The last ones say what the next start does."""
     yield f"checkpoint {checkpoint.path}, query {checkpoint.query or 'without an id'}"
+    if lease is not None:
+        yield f"held by {lease.holder or 'nobody'} since {lease.since}"
     yield _batches(checkpoint)
     for number, line in enumerate(checkpoint.lines):
         yield f"source {line.name}: {_WRITERS[line.writer]}"

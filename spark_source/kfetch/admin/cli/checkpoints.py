@@ -64,18 +64,21 @@ def show(
     """Print a checkpoint: sources, micro-batches, offsets, and what the next start does.
 
     The command reads checkpoints of kfetch and of Spark's Kafka connector. Each offset is the next
-    one to read. The leader epoch stands behind it, if the checkpoint has one. The command changes
+    one to read. The leader epoch stands behind it, if the checkpoint has one. If jobs of kfetch use
+    the checkpoint, the command says which process on which host holds it. The command changes
     nothing, and the query may run.
 
     \b
     Example: a query's checkpoint
       kfetch checkpoint show /data/clicks
     """
+    from kfetch.admin.checkpoint import read_lease
     from kfetch.admin.cli import checkpoint_text
 
     checkpoint = _read(path, spark_properties)
-    lines = checkpoint_text.checkpoint_lines(checkpoint, all_partitions)
-    print_result(as_json, checkpoint_text.checkpoint_json(checkpoint), lines)
+    lease = read_lease(checkpoint.path)
+    lines = checkpoint_text.checkpoint_lines(checkpoint, lease, all_partitions)
+    print_result(as_json, checkpoint_text.checkpoint_json(checkpoint, lease), lines)
 
 
 def _read(location: str, spark_properties: Path | None) -> Checkpoint:

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from kfetch.admin import agents, cli
+from kfetch.storage.lease_holder import hold
+from kfetch.storage.open import lease_beside
+from kfetch.storage.processes import this_process
 from tests.kfetch.admin.checkpoints import ID, QUERY, commit, initial, ours, plan, theirs
 from tests.kfetch.wire.little import LittleKafka
 from tests.store import Store
@@ -79,6 +82,23 @@ def test_show_as_json(checkpoint: Kfetch, tmp_path: Path) -> None:
         (each["partition"], each["start"], each["end"], each["leader_epoch"])
         for each in source["partitions"]
     ]
+
+
+def test_who_holds_it(checkpoint: Kfetch, tmp_path: Path) -> None:
+    """Process, host, purpose and time of the run that holds it; nobody behind its end."""
+    path = tmp_path / "ck"
+    plan(path, 7, ours(5, 3))
+    commit(path, 7)
+    me = this_process("run of job clicks")
+    with hold(lease_beside(path), me):
+        line = checkpoint("show", path)[1].splitlines()[1]
+        lease = json.loads(checkpoint("show", path, "--json")[1])["lease"]
+
+    assert line.startswith(
+        f"held by process {me.pid} on host {me.host} (run of job clicks) since 20"
+    )
+    assert (1, me.host, me.pid) == (lease["epoch"], lease["host"], lease["pid"])
+    assert checkpoint("show", path)[1].splitlines()[1].startswith("held by nobody since 20")
 
 
 def test_a_checkpoint_in_a_store(checkpoint: Kfetch, tmp_path: Path, store: Store) -> None:
