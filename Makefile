@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 UV = $$(command -v uv || echo .venv/bin/uv)
 
-.PHONY: help setup demo test warm lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest faults brokers sparks sparks-setup pythons bench compare fuzz simulate properties clean
+.PHONY: help setup demo test warm lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest faults brokers sparks sparks-setup pythons bench compare fuzz simulate simulate-test properties clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -27,8 +27,8 @@ demo: setup ## Run Kafka, Spark and Delta on this machine: a stream that survive
 	@.venv/bin/kfetch demo $(ARGS)
 
 # Some tests wait, so three processes keep two cores busy; each of them imports all tests first. A few tests: make test ARGS="-k splits"
-test: setup ## Run the tests that need neither broker nor JVM
-	@$(PY) -m pytest tests $(or $(ARGS),-n 3 --dist worksteal)
+test: setup ## Run the tests that need neither broker nor JVM, but make simulate-test
+	@$(PY) -m pytest tests -m "not simulation" $(or $(ARGS),-n 3 --dist worksteal)
 
 # In a fresh clone, each process of make test would compile the decoders: 36 seconds of one processor.
 warm: setup ## Compile the decoders and the tests once, for all processes of make test
@@ -93,7 +93,7 @@ lowest-setup: .venv/lowest/.ready ## Install the oldest dependencies into .venv/
 
 lowest: lowest-setup ## Run the unit tests with the oldest dependencies
 	@.venv/lowest/bin/kfetch warm > /dev/null
-	@.venv/lowest/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n 3 --dist worksteal)
+	@.venv/lowest/bin/python -m pytest tests -m "not simulation" --hypothesis-profile quick $(or $(ARGS),-n 3 --dist worksteal)
 
 faults: setup ## Run the long fault tests
 	@$(PY) -m pytest integration -m long $(ARGS)
@@ -136,6 +136,9 @@ fuzz: setup ## Decode 200,000 damaged replies with both decoders, for four minut
 # make simulate ARGS="--minutes 30"; make simulate ARGS="--help" names more.
 simulate: setup ## Simulate the product in virtual time for a minute: rare orders of events, from seeds
 	@PYTHONHASHSEED=0 $(PY) -m simulation $(ARGS)
+
+simulate-test: setup ## Test the simulator: planted faults are found, a seed tells its story again
+	@$(PY) -m pytest tests -m simulation $(or $(ARGS),-n 2 --dist worksteal)
 
 properties: setup ## Run the property tests with ten times as many examples
 	@$(PY) -m pytest tests -m hypothesis --hypothesis-profile thorough $(or $(ARGS),-n 3 --dist worksteal)

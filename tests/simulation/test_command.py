@@ -13,6 +13,8 @@ import pytest
 
 from simulation.parts import PARTS
 
+pytestmark = pytest.mark.simulation
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -19,6 +19,8 @@ from simulation.jobs.machine import Machine
 from simulation.jobs.planted import BY_KIND
 from simulation.jobs.system import Connection
 
+pytestmark = pytest.mark.simulation
+
 FAULTS = [
     ("supervision", "clock-set-back-unseen", 21),
     ("supervision", "last-lag-counts-for-ever", 1),

@@ -12,6 +12,8 @@ import pytest
 from simulation.parts import run_scenario, run_source
 from simulation.scenario import from_json, scenario, to_json
 
+pytestmark = pytest.mark.simulation
+
 _SCENARIOS = Path(__file__).parent / "scenarios"
 _FAULTS = {
     "attempt-takes-over": "leftover-records-unchecked",

@@ -14,6 +14,8 @@ from kfetch.spark.versions import ReaderOfSpark41, ReadLimit
 from simulation import world
 from simulation.parts import run_source
 
+pytestmark = pytest.mark.simulation
+
 
 class InOrderOfSpark41:
     """Makes of Spark 4.2's calls those that Spark 4.1 would make of the reader."""
