@@ -29,10 +29,11 @@ class Feature(Enum):
 
     PUSHED_FILTERS = Requirement((4, 1), "Spark 4.0 passes no filters to a Python source")
     ONE_PLAN_FOR_EACH_LOAD = Requirement(
-        (4, 1), "Spark 4.0 plans a batch read anew for each action, so later ones see later records"
+        (4, 1),
+        "Spark 4.0 plans a batch read wherever a query uses it, so later ones see later records",
     )
     EXACT_AVRO_ARRAYS = Requirement(
-        (4, 1), "from_avro of Spark 4.0 rounds doubles in arrays to floats; kfetch does not"
+        (4, 1), "Spark 4.0's from_avro rounds doubles in arrays to floats; kfetch does not"
     )
     DECLARATIVE_PIPELINES = Requirement((4, 1), "Spark 4.0 has no declarative pipelines")
     LIMITED_AVAILABLE_NOW = Requirement(

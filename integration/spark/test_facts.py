@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from integration.spark.toy import MOMENT, OneMoment, TenRows
-from integration.sparks import Feature, needs
+from integration.spark.toy import MOMENT, CountedPlans, OneMoment, TenRows
+from integration.sparks import Feature, has, needs
 
 pytestmark = pytest.mark.integration
 
@@ -43,6 +44,18 @@ def test_a_filter_narrows_later_queries_of_the_same_load(settings: SparkSession)
 
     assert (10, 3) == (first, filtered)
     assert (5, 3) == (later, both)  # 10 and 6 would be right
+
+
+def test_how_often_a_batch_read_is_planned(settings: SparkSession, tmp_path: Path) -> None:
+    """Spark 4.0 plans a load wherever a query uses it, and so twice in a union with itself. Later
+    ones plan it once: docs/how-to/batch-reads.md."""
+    settings.dataSource.register(CountedPlans)
+    plans = tmp_path / "plans"
+    frame = settings.read.format("counted_plans").option("file", str(plans)).load()
+    frame.union(frame).collect()
+    frame.count()
+
+    assert ("x" if has(Feature.ONE_PLAN_FOR_EACH_LOAD) else "xxx") == plans.read_text()
 
 
 def test_arrow_batches_have_utc_whatever_the_session_has(settings: SparkSession) -> None:

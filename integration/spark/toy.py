@@ -42,6 +42,33 @@ class _Numbers(DataSourceReader):
         return ((number,) for number in range(self._first, 10))
 
 
+class CountedPlans(DataSource):
+    """No rows. Each plan adds a letter to the file of the option ``file``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "counted_plans"
+
+    def schema(self) -> str:
+        return "a INT"
+
+    def reader(self, schema: object) -> DataSourceReader:
+        return _Counter(self.options["file"])
+
+
+class _Counter(DataSourceReader):
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def partitions(self) -> list[InputPartition]:
+        with open(self._file, "a") as file:
+            file.write("x")
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        return iter(())
+
+
 class OneMoment(DataSource):
     """One timestamp, as an Arrow batch in the time zone of the option ``zone``.
 

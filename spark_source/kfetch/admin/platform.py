@@ -248,12 +248,14 @@ def _decoder_is_compiled() -> bool:
 def on_executors(spark: Any, tasks: int = _TASKS) -> list[Platform]:
     """Returns the platform of each executor that gets one of ``tasks`` tasks, by host.
 
+    Executors with the same host and versions are one, with the problems of one that has any.
     ``spark`` is a session, also of Spark Connect. The executors need kfetch. Raises Spark's error
     if a task fails.
     """
     frame = spark.range(0, tasks, 1, tasks).mapInArrow(_described, "text STRING")
-    texts = {row.text for row in frame.collect()}
-    found = {_identity(one): one for one in (from_json(json.loads(text)) for text in texts)}
+    all_found = [from_json(json.loads(row.text)) for row in frame.collect()]
+    all_found.sort(key=lambda one: len(one.problems))  # the last one stays
+    found = {_identity(one): one for one in all_found}
     return [one for _, one in sorted(found.items())]
 
 

@@ -2,7 +2,8 @@
 
 Spark makes this reader in a planning process of the driver, and asks it for the partitions there.
 That happens when Spark plans the first action on a DataFrame. Spark keeps the partitions since 4.1,
-so later actions on the same DataFrame read the same offsets. A new ``load()`` finds new ones.
+so later actions on the same DataFrame read the same offsets. A new ``load()`` finds new ones. Spark
+4.0 asks wherever a query uses the DataFrame.
 """
 
 from __future__ import annotations

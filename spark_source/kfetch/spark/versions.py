@@ -22,6 +22,7 @@ from pyspark import __version__
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kfetch.errors import OptionError
+from kfetch.offsets import from_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -199,7 +200,7 @@ class ReaderOfSpark41(DataSourceStreamReader):
         if self._has_warned or not isinstance(limit, ReadMaxRows):
             return
         log_ends = self.inner.reportLatestOffset()
-        if log_ends is None or log_ends["topics"] == end["topics"]:
+        if log_ends is None or _have_equal_offsets(log_ends, end):
             return
         self._has_warned = True
         log.warning(
@@ -209,6 +210,19 @@ class ReaderOfSpark41(DataSourceStreamReader):
             __version__,
             limit.max_rows,
         )
+
+
+def _have_equal_offsets(log_ends: dict[str, Any], end: dict[str, Any]) -> bool:
+    """Returns whether a micro-batch ends at the log ends.
+
+    Leader epochs don't count: that of an idle partition may be older than its log end's.
+    """
+    if log_ends.get("topics") == end.get("topics"):  # 50 times as fast as what follows
+        return True
+    of_log, of_batch = from_json(log_ends).positions, from_json(end).positions
+    return {tp: at.offset for tp, at in of_log.items()} == {
+        tp: at.offset for tp, at in of_batch.items()
+    }
 
 
 def for_this_spark(reader: _ReaderOfSpark42) -> DataSourceStreamReader:

@@ -16,6 +16,8 @@ from typing import Any
 
 _STATUS = re.compile(r"non-2xx status code: (\d{3} [A-Za-z ]+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_OTHER_REGION = ("redirect without LOCATION", "AuthorizationHeaderMalformed")
+"""Parts of errors after AWS has answered that the bucket is in another region."""
 READ_MAX = 64 << 20
 """The largest object that is read, in bytes. A file of a checkpoint has a few kilobytes."""
 
@@ -91,6 +93,10 @@ class ObjectPath:
             reason = f"the store fails ({_reason(cause)})"
             if "NoSuchBucket" in reason:
                 reason = f"{self.uri} does not exist"
+            if any(sign in str(cause) for sign in _OTHER_REGION):
+                reason = (
+                    f"{self.uri} may be in another region: set spark.hadoop.fs.s3a.endpoint.region"
+                )
             raise OSError(errno.EIO, reason, str(self)) from None
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.metadata import MetadataRequest
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceStreamReader
 
@@ -173,12 +175,12 @@ def test_a_sink_that_reads_nothing_does_not_hold_the_query(start: Start) -> None
 
 def test_fewer_offsets_than_the_minimum_wait(kafka: LittleKafka, start: Start) -> None:
     """minOffsetsPerTrigger holds a micro-batch back, but not the first one of a run."""
-    query = start(minOffsetsPerTrigger="3")
+    query = start(minOffsetsPerTrigger="6")
     assert [0, 1, 2, 3, 4] == query.batch()
-    kafka.log(T0).append(b"5")
+    kafka.log(T0).append(*[b"v"] * 5)
     assert [] == query.batch()
-    kafka.log(T0).append(b"6", b"7")
-    assert [5, 6, 7] == query.batch()
+    kafka.log(T0).append(b"v")
+    assert [5, 6, 7, 8, 9, 10] == query.batch()
 
 
 def test_the_end_before_the_start_is_refused(start: Start) -> None:
@@ -228,6 +230,33 @@ def test_an_end_at_the_log_ends_is_not_told(
     start(**given).batch()
 
     assert [] == [r.message for r in caplog.records if "Trigger.AvailableNow" in r.message]
+
+
+def test_a_new_leader_is_no_limited_end(
+    kafka: LittleKafka, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A position without new records keeps its leader epoch, and the log end has the new one."""
+    first = start(maxOffsetsPerTrigger="5")
+    first.batch()
+    kafka.elect(T0, 1)
+    caplog.set_level(logging.WARNING)
+
+    assert [] == start(first.log, first.done, maxOffsetsPerTrigger="5").batch()
+    assert [] == [r.message for r in caplog.records if "Trigger.AvailableNow" in r.message]
+
+
+def test_an_idle_query_of_the_connector() -> None:
+    """Without topic ids and new records, the end is the connector's own document."""
+    with LittleKafka(versions={FetchRequest: (0, 12), MetadataRequest: (0, 9)}) as kafka:
+        kafka.create("t")
+        given = {"subscribe": "t", "maxOffsetsPerTrigger": "5"}
+        options = parse({"kafka.bootstrap.servers": kafka.bootstrap, **given})
+        reader = ReaderOfSpark41(KfetchStreamReader(options))
+        last = {"t": {"0": 0}}
+        reader.partitions(last, last)
+
+        assert last == reader.latestOffset()
+        reader.stop()
 
 
 def test_the_reader_of_the_installed_spark(start: Start) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 from typing import Any
 
@@ -112,6 +114,33 @@ def test_a_store_that_is_not_there(store: Store, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(OSError, match=r"the store fails \(no answer\): 's3a://lake/ck/met") as told:
         path.read_bytes()
     assert "pa55word" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(301, "PermanentRedirect"), (400, "AuthorizationHeaderMalformed")]
+)
+def test_a_bucket_in_another_region(store: Store, status: int, code: str) -> None:
+    """AWS answers so if a bucket is not in the region of the request. Spark looks for the region by
+    itself, so the error names the setting."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = f"<Error><Code>{code}</Code></Error>".encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        path = store.path("ck", endpoint=f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(OSError, match=r"another region: set spark.hadoop.fs.s3a.endpoint.reg"):
+            path.read_bytes()
+        with pytest.raises(OSError, match="s3a://lake may be in another region"):
+            list(path.iterdir())
 
 
 def test_half_of_the_keys_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,19 +72,32 @@ def check(
     platforms = {"driver": asdict(driver), "executors": [asdict(one) for one in others]}
     cluster = text.cluster_json(state) if state else {}
     print_result(as_json, cluster | {"platforms": platforms}, lines)
-    place = given.get("kfetch.agent", driver.agent)
+    place = given.get("kfetch.agent", driver.agent).lower()
     _raise_problems(state, (others or [driver]) if place == "process" else [])
 
 
 def _executors() -> list[Platform]:
-    from pyspark.sql import SparkSession
-
     from kfetch.admin import platform
+    from kfetch.errors import ClusterUnusable, OptionError
 
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError:
+        raise OptionError(
+            "--executors needs PySpark, and this Python has none",
+            action="run the command with the driver's Python, or pip install 'kfetch[spark]'",
+        ) from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.appName("kfetch check").getOrCreate()
     try:
         return platform.on_executors(spark)
+    except PySparkException as cause:
+        (*_, line) = str(cause).strip().splitlines()
+        raise ClusterUnusable(
+            f"no executor could be asked ({line})",
+            action="install kfetch for the Python of the executors, which PYSPARK_PYTHON names",
+        ) from None
     finally:
         spark.stop()
 

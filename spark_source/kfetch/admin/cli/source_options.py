@@ -26,8 +26,9 @@ def source_options(
 ) -> dict[str, str]:
     """Returns the options of the file, then those of the command line, which override them.
 
-    ``prefixes``: take only options that begin with one of them from the command line. Raises
-    OptionError for a file that can't be read, and BadParameter for a wrong pair.
+    Names of the command line come in lower case. ``prefixes``: take only options that begin with
+    one of them from there. Raises OptionError for a file that can't be read, and BadParameter for a
+    wrong pair.
     """
     from kfetch.admin.cli.properties import read_properties
 
@@ -35,7 +36,7 @@ def source_options(
     for name, value in map(_pair, pairs):
         if not name.lower().startswith(prefixes):
             raise _wrong(f"{_shown(name)} does not begin with {' or '.join(prefixes)}")
-        options[name] = value
+        options[name.lower()] = value
     return options
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import resource
+import sys
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PythonException
 
 from kfetch import __version__
 from kfetch.admin import platform
@@ -120,6 +123,18 @@ def test_executors_come_once() -> None:
     assert (here.host, here.versions) == (found.host, found.versions)
 
 
+def test_a_problem_of_one_executor_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors of one host are one platform, with the problem that one of them has."""
+    here = platform.describe()
+    others = [replace(here, memory_used=number) for number in range(30)]
+    rows = [*others, replace(here, problems=("no Unix socket can be used",)), *others]
+    texts = [json.dumps(asdict(one)) for one in rows]
+    monkeypatch.setattr(_Session, "collect", lambda _: [SimpleNamespace(text=t) for t in texts])
+    (found,) = platform.on_executors(_Session())
+
+    assert ("no Unix socket can be used",) == found.problems
+
+
 def test_the_verb_without_servers(kfetch: Kfetch) -> None:
     """``kfetch check`` alone tells the versions, and that an agent runs; --json has the same."""
     code, out, said = kfetch("check")
@@ -143,7 +158,45 @@ def test_the_verb_where_no_agent_runs(kfetch: Kfetch, monkeypatch: pytest.Monkey
     assert 1 == code
     assert "  agent: can't run here, set kfetch.agent=inline\n    no process" in out
     assert f"no agent can run on {here.host}: no process can be started: no" in said
-    assert 0 == kfetch("check", "--option", "kfetch.agent=inline")[0]
+    for text in ("kfetch.agent=inline", "KFETCH.Agent=INLINE"):  # case does not matter to queries
+        assert 0 == kfetch("check", "--option", text)[0]
+
+
+def test_the_verb_needs_pyspark_for_executors(
+    kfetch: Kfetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kfetch does not require pyspark. The error is one line that says how to get it."""
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    code, _, said = kfetch("check", "--executors")
+
+    assert (1, 1) == (code, said.count("\n"))
+    assert "pip install 'kfetch[spark]'" in said
+
+
+class _WithoutKfetch:
+    """Builds a session whose executors lack kfetch, and is that session."""
+
+    def appName(self, _: str) -> _WithoutKfetch:
+        return self
+
+    def getOrCreate(self) -> _WithoutKfetch:
+        return self
+
+    def range(self, *_: int) -> _WithoutKfetch:
+        trace = "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module"
+        raise PythonException(f"An exception was thrown from the Python worker:\n{trace}\n")
+
+    def stop(self) -> None:
+        pass
+
+
+def test_executors_without_kfetch(kfetch: Kfetch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a task fails, the error is its last line, and says what executors need."""
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", _WithoutKfetch())
+    code, _, said = kfetch("check", "--executors")
+
+    assert 1 == code
+    assert said.startswith("kfetch: no executor could be asked (ModuleNotFoundError: No module): ")
 
 
 def test_lines_without_linux() -> None:

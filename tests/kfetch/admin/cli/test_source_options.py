@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from kfetch.admin.cli.source_options import CONNECTIONS, source_options
+from kfetch.admin.cli.source_options import CONNECTIONS, cluster_options, source_options
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,10 @@ def test_the_command_line_overrides_the_file(tmp_path: Path) -> None:
         "kfetch.agent": "inline",
         "subscribe": "t",
     } == source_options(file, ["kafka.client.id = x=y", "subscribe=t"])
+
+
+def test_the_case_of_a_name() -> None:
+    """Names have no case, as in Spark: a command finds the servers, however they are written."""
+    servers = ["Kafka.Bootstrap.Servers=h:1"]
+
+    assert {"kafka.bootstrap.servers": "h:1"} == cluster_options("", None, servers)
