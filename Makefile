@@ -123,7 +123,7 @@ pythons: setup ## Run the unit tests with other versions of Python: PYTHONS="pyt
 # make bench BENCH=trickle ARGS="--runs 5": a module of integration/benchmarks, which says what it measures.
 BENCH ?= drain
 
-bench: setup ## Compare kfetch with Spark's own connector: BENCH=drain, typed, versions, latency, trickle, idle, losses, requests, cold, memory, decode, planning
+bench: setup ## Compare kfetch with Spark's own connector: BENCH=drain, typed, direct, versions, latency, trickle, idle, losses, requests, cold, memory, decode, planning
 	@$(PY) -m integration.benchmarks.$(BENCH) $(ARGS)
 
 # make compare BASE=HEAD~3 ARGS="--only drain"

@@ -47,19 +47,22 @@ def started(directory: Path) -> Iterator[SparkSession]:
         with session(_SETTINGS, name="integration", log=directory / "log") as spark:
             yield spark
         return
-    spark = _bare(directory)
+    spark = bare(directory)
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def _bare(directory: Path) -> SparkSession:
+def bare(directory: Path, master: str = "local[2]") -> SparkSession:
+    """Returns a session without Delta. Its tables and other files are below ``directory``."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = SparkSession.builder.appName("integration").config(map={**_SETTINGS, **_BARE})
+    builder = SparkSession.builder.appName("integration").config(
+        map={**_SETTINGS, **_BARE, "spark.master": master}
+    )
     builder = builder.config("spark.sql.warehouse.dir", str(directory / "warehouse"))
     spark = builder.config("spark.local.dir", str(directory / "tmp")).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

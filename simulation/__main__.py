@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from simulation import parts, scenario_file
+from simulation import hunt, parts, scenario_file
 from simulation.events import NoSuchEvent
 from simulation.parts import Result
 
@@ -30,6 +30,7 @@ examples:
   make simulate ARGS="--new-seeds"                   one minute of seeds that no run had before
   make simulate ARGS="--part source --seeds 17"      one seed again, with its story
   make simulate ARGS="--plant change-forgotten"      how soon a planted fault is found
+  make simulate ARGS="--plant all"                   the same for each fault, as a table
   make simulate ARGS="--scenario F --tries 200"      a scenario file, with 200 seeds
 """
 
@@ -73,7 +74,10 @@ def _arguments() -> argparse.Namespace:
         "--save", metavar="FILE", help="write the smallest failing run of the source as a scenario"
     )
     parser.add_argument(
-        "--plant", default="", metavar="FAULT", help="plant a fault, to see how soon it is found"
+        "--plant",
+        default="",
+        metavar="FAULT",
+        help="plant a fault, to see how soon it is found; all: each by turns, as a table",
     )
     parser.add_argument("--faults", action="store_true", help="list the faults to plant")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
@@ -189,6 +193,8 @@ def main() -> int:
     if arguments.faults:
         print("\n".join(f"{part:10} {fault}" for fault, part in parts.faults().items()))
         return 0
+    if arguments.plant == "all":
+        return _hunt_all(arguments)
     if arguments.plant and arguments.plant not in parts.faults():
         print(f"no fault {arguments.plant!r}; --faults lists them", file=sys.stderr)
         return 2
@@ -205,6 +211,16 @@ def main() -> int:
     else:
         print(f"{totals}, {len(failed)} failures")
     return 1 if failed else 0
+
+
+def _hunt_all(arguments: argparse.Namespace) -> int:
+    """Print how soon each fault is found. Returns 1 if one is not."""
+    print(hunt.HEAD)
+    ends = []
+    for one in hunt.hunts(arguments.first, arguments.minutes * 60, arguments.part):
+        print(one, flush=True)
+        ends.append(bool(one.failure))
+    return 0 if all(ends) else 1
 
 
 def _simulate_all(arguments: argparse.Namespace) -> tuple[_Totals, list[dict[str, Any]]]:

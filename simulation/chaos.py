@@ -34,8 +34,8 @@ def draw(
 
 
 def pick(processes: Sequence[Process], number: float) -> Process:
-    """Returns the process that a number between 0 and 1 chooses."""
-    return processes[int(number * len(processes))]
+    """Returns the process that a number between 0 and 1 chooses. It may be rounded to 1."""
+    return processes[min(int(number * len(processes)), len(processes) - 1)]
 
 
 def kill_driver(world: World, numbers: Numbers) -> str:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from kfetch.agent import __main__ as agent
 from kfetch.agent.budget import Budget
 from kfetch.agent.shared_broker import SharedBroker
 from kfetch.fetch import broker_reader, recovery
@@ -218,6 +219,17 @@ def reply_memory_kept() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def agent_stays() -> Iterator[None]:
+    """An agent does not notice that its executor has ended."""
+
+    def of_itself(owner: Any) -> int:
+        return agent.os.pidfd_open(agent.os.getpid())
+
+    with patch.object(agent, "_open_pidfd", of_itself):
+        yield
+
+
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     planted.__name__.replace("_", "-"): planted
     for planted in (
@@ -238,5 +250,6 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         expiry_told_nowhere,
         reply_memory_returned_twice,
         reply_memory_kept,
+        agent_stays,
     )
 }

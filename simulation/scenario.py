@@ -67,6 +67,16 @@ class Scenario:
     """The longest way of a packet between two hosts."""
     start_s: float = 0.0
     """When the query starts. Topics and producers are earlier."""
+    decode_s: float = 0.0
+    """The longest time that an Arrow batch takes to decode."""
+    by_pattern: bool = False
+    """Whether the query names its topics by a pattern."""
+
+    @property
+    def reads_by_name(self) -> bool:
+        """Whether any broker is too old for topic ids in fetches."""
+        releases = {self.release, *(action.arguments.get("release") for action in self.actions)}
+        return "2.8" in releases
 
 
 Weights = Mapping[str, float]
@@ -112,6 +122,10 @@ class Troubles(NamedTuple):
     """Options that are not drawn. An empty one is not set."""
     writes_per_s: float = 0.0
     """Not drawn, if it is given."""
+    longest_s: float = 30.0
+    """The longest fault."""
+    burst_every_s: float = 0.0
+    """All trouble comes within the first tenth of each such time, so rare neighbours meet."""
 
 
 PROFILES: Mapping[str, Troubles] = {
@@ -137,6 +151,7 @@ PROFILES: Mapping[str, Troubles] = {
             "speculation": 1.0,
             "task_slots": 4,
             "batch_s": 0.01,
+            "decode_s": 0.5,
             "latency_s": 0.5,
         },
         options={"kafka.fetch.max.bytes": "2000", "maxRecordsPerPartition": ""},
@@ -153,6 +168,7 @@ PROFILES: Mapping[str, Troubles] = {
             "speculation": 1.0,
             "task_slots": 4,
             "batch_s": 0.01,
+            "decode_s": 0.0,
             "trigger_s": 0.0,
             "latency_s": 0.5,
             "available_now": False,
@@ -174,6 +190,32 @@ PROFILES: Mapping[str, Troubles] = {
         fixed={"minutes": 2.0, "brokers": 3, "replicas": 3, "trigger_s": 1.0, "batch_s": 0.5},
         writes_per_s=10.0,
     ),
+    "behind": Troubles(  # leaders have less than was planned, and ranges move between replicas
+        0.3,
+        0.0,
+        {"elect_behind": 3, "throttle": 1, "elect": 1},
+        {},
+        fixed={"minutes": 2.0, "brokers": 3, "replicas": 3, "racks": 2, "trigger_s": 0.0},
+        options={"kafka.client.rack": "rack-0", "kafkaConsumer.pollTimeoutMs": "20000"},
+        writes_per_s=3.0,
+    ),
+    "recreations": Troubles(  # topics are created again while leaders change
+        0.2,
+        0.0,
+        {"recreate_topic": 2, "elect": 3},
+        {},
+        fixed={
+            "minutes": 2.0,
+            "brokers": 3,
+            "replicas": 3,
+            "trigger_s": 0.0,
+            "batch_s": 0.0,
+            "latency_s": 0.5,
+        },
+        options={"failOnDataLoss": "false"},
+        writes_per_s=3.0,
+        longest_s=2.0,
+    ),
 }
 STARTING_GROUP = "starters"
 """The group whose committed offsets a query may start at."""
@@ -189,9 +231,14 @@ _DRAWN = (
     "reconnects",
     "histories",
     "reconnects",
+    "behind",
+    "recreations",
 )
 _SWARM_PER_S = (0.05, 0.2, 0.5)
 _SWARM_SIZES = (1, 2, 2, 3, 3, 5, 8)
+_BURSTS_S = (0.0, 0.0, 20.0)
+_MANY_PARTITIONS = 9
+"""The driver asks brokers otherwise whether so large a topic has grown."""
 
 
 def _swarm(chance: random.Random) -> Troubles:
@@ -210,11 +257,15 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
     chance = random.Random(seed)
     drawn, swarm = chance.choice(_DRAWN), _swarm(chance)
     profile = profile or drawn
+    rare = random.Random(seed + 4)  # so these draws change no others
+    swarm = swarm._replace(burst_every_s=rare.choice(_BURSTS_S))
     troubles = PROFILES.get(profile, swarm)
     drawn_minutes = chance.choice((1.0, 2.0, 4.0))
     minutes = minutes or troubles.fixed.get("minutes", drawn_minutes)
     brokers = troubles.fixed.get("brokers", chance.choice((1, 2, 3, 3, 3)))
     partitions = tuple(chance.choice((1, 2, 4)) for _ in range(chance.choice((1, 1, 2))))
+    if rare.random() < 0.1 and not troubles.fixed:
+        partitions = (_MANY_PARTITIONS,)
     trigger_s = chance.choice((0.0, 0.0, 1.0, 5.0))
     batch_s = chance.choice((0.0, 0.01, 0.5))
     start_s = chance.choice((0.0, 0.0, minutes * 20))
@@ -239,6 +290,8 @@ def scenario(seed: int, minutes: float | None = None, profile: str | None = None
         actions=tuple(_actions(chance, minutes * 60, troubles, partitions, brokers)),
         latency_s=chance.choice((0.002, 0.002, 0.05, 0.5)),
         start_s=start_s,
+        decode_s=chance.choice((0.0, 0.01, 0.5)),
+        by_pattern=rare.random() < 0.2,
     )
     return replace(drawn_scenario, **{**troubles.fixed, "minutes": minutes})
 
@@ -378,12 +431,23 @@ def _actions(
         longest_s=3.0,
     )
     more = chance.choice((0.5, 1.0, 2.0))
-    actions = cluster_chaos.draw(chance, writes, seconds, topics, brokers)
+    written = cluster_chaos.draw(chance, writes, seconds, topics, brokers)
+    actions: list[Action] = []
     if troubles.on_cluster:
         faults = Profile(
-            actions_per_s=troubles.on_cluster * more, weights=troubles.of_cluster, longest_s=30.0
+            actions_per_s=troubles.on_cluster * more,
+            weights=troubles.of_cluster,
+            longest_s=troubles.longest_s,
         )
-        actions += cluster_chaos.draw(chance, faults, seconds, topics, brokers)
+        actions = cluster_chaos.draw(chance, faults, seconds, topics, brokers)
     of_processes = troubles.on_processes * more
     actions += chaos.draw(chance, troubles.of_processes, of_processes, seconds)
-    return sorted(actions, key=lambda action: action.at_s)
+    if troubles.burst_every_s:
+        actions = [_gathered(action, troubles.burst_every_s) for action in actions]
+    return sorted(written + actions, key=lambda action: action.at_s)
+
+
+def _gathered(action: Action, every_s: float) -> Action:
+    """Returns an action in the burst of its time."""
+    within_s = action.at_s % every_s
+    return action._replace(at_s=round(action.at_s - 0.9 * within_s, 6))

@@ -22,6 +22,7 @@ from pyspark import TaskContext
 
 from kfetch import decoding, losses
 from kfetch.errors import DataLoss, KfetchError
+from kfetch.fetch.part_decoder import PartDecoder
 from kfetch.offsets import from_json
 from kfetch.options import SourceOptions
 from kfetch.spark import options as parsing
@@ -34,6 +35,7 @@ from simulation.cluster.releases import RELEASES
 from simulation.history.account import Account, Imbalance
 from simulation.history.batch import Filter, Stock, between, check_rows, records
 from simulation.history.budgets import Budgets
+from simulation.history.ranges import positions_checked, waits_measured
 from simulation.history.sessions import sessions_compared
 from simulation.history.starts import look, wrong_starts
 from simulation.kernel import Kernel, Process
@@ -132,7 +134,7 @@ class World:
         self.scenario = scenario
         self.kernel = Kernel(scenario.seed)
         self.kernel.preempt = scenario.preempt
-        self.account = Account()
+        self.account = Account(reads_by_name=scenario.reads_by_name)
         self.story: list[str] = []
         self.cluster = Cluster(
             scenario.brokers,
@@ -371,9 +373,12 @@ class World:
         query.process.on_end(lambda: self._query_ended(query))
 
     def _common_options(self) -> dict[str, str]:
+        subscription = {"subscribe": ",".join(self._partitions)}
+        if self.scenario.by_pattern:
+            subscription = {"subscribePattern": "t[0-9]"}
         return {
             "kafka.bootstrap.servers": ",".join(f"{h}:{p}" for h, p in self.cluster.bootstrap),
-            "subscribe": ",".join(self._partitions),
+            **subscription,
             "kfetch.agent": "process" if self.scenario.agents else "inline",
             "kafka.request.timeout.ms": "10000",
         }
@@ -399,8 +404,12 @@ class World:
         return reader
 
     def _planned(self, end: str) -> None:
-        positions = from_json(json.loads(end)).positions
-        self.account.planned({(tp.topic, tp.partition): (*at,) for tp, at in positions.items()})
+        is_first = len(self.checkpoint.offsets) == 1
+        for text in (self.checkpoint.first_start, end) if is_first else (end,):
+            offsets = from_json(json.loads(text))
+            ends = {(tp.topic, tp.partition): (*at,) for tp, at in offsets.positions.items()}
+            self.account.knows(ends, offsets.topic_ids)
+        self.account.planned(ends)
 
     def _commit_group(self) -> None:
         """Commit the offsets of the group at which a query may start."""
@@ -550,11 +559,14 @@ class World:
             stack.enter_context(self.network.installed(modules))
             stack.enter_context(sessions_compared(self.cluster, self.fail))
             stack.enter_context(self._budgets.noted())
+            stack.enter_context(positions_checked(self.fail))
+            stack.enter_context(waits_measured(kernel, self.fail))
             stack.enter_context(
                 patched(
                     {
                         ("kfetch.losses", "warning"): self._warn_of_loss,
                         ("kfetch.watch.split_planning", "uuid4"): self._uuid,
+                        ("kfetch.fetch.split_reader", "PartDecoder"): self._part_decoder,
                     }
                 )
             )
@@ -566,6 +578,19 @@ class World:
             log.setLevel(logging.WARNING)
             log.propagate = False
             yield
+
+    def _part_decoder(self, *arguments: Any) -> PartDecoder:
+        """Returns a decoder that takes some time, as each one does."""
+        decoder = PartDecoder(*arguments)
+        decode, random = decoder.decode, self.kernel.random.random
+
+        def slow(*slices: Any) -> Any:
+            if self.scenario.decode_s and not self._healed:
+                self.kernel.sleep(self.scenario.decode_s * random())
+            return decode(*slices)
+
+        decoder.decode = slow  # type: ignore[method-assign]
+        return decoder
 
     def _uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.kernel.random.getrandbits(128), version=4)

@@ -80,6 +80,7 @@ RUN_BY = {
     "docs/how-to/connect.md": __name__,
     "docs/how-to/data-source-not-found.md": __name__,
     "docs/how-to/dead-letters.md": VALUES,
+    "docs/how-to/delta.md": "integration/delta/test_tables.py",
     "docs/how-to/json.md": VALUES,
     "docs/how-to/log-in-kerberos.md": SECURITY,
     "docs/how-to/log-in-msk.md": SECURITY,

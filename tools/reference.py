@@ -16,6 +16,7 @@ from typing import Any
 
 import kfetch_jobs.errors  # noqa: F401 - its classes are errors too
 from integration.brokers import versions
+from kfetch import delta
 from kfetch.admin import explanations, query
 from kfetch.admin.cli import command
 from kfetch.options.catalogue import OPTIONS
@@ -108,6 +109,7 @@ def _api() -> str:
         *_class(query.Lag, "kfetch.admin.query.Lag"),
         *_class(query.PartitionLag, "kfetch.admin.query.PartitionLag"),
     ]
+    parts += ["### `kfetch.delta`\n", *_functions(delta)]
     for name in TOOLS:
         module = import_module(f"kfetch.admin.{name}")
         parts.append(f"### `{module.__name__}`\n\n{_text(module)}\n")

@@ -33,10 +33,10 @@ from integration.benchmarks.typed_values import KINDS, TypedValues
 from kfetch_jobs.jvm.spark import delta_jars
 from kfetch_jobs.kafka import Cluster
 
-_TOPIC = "typed"
-_UTC = {"spark.sql.session.timeZone": "UTC"}
+TOPIC = "typed"
+UTC = {"spark.sql.session.timeZone": "UTC"}
 _COLUMNS = {"columns": "value,partition,offset"}
-_DELTA = {
+DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
@@ -64,9 +64,9 @@ class Run:
         )
 
 
-def _write(spark: Any, cluster: Cluster, values: list[bytes], chosen: argparse.Namespace) -> None:
+def write(spark: Any, cluster: Cluster, values: list[bytes], chosen: argparse.Namespace) -> None:
     """Fills the topic. Each of the values is written as often as the others."""
-    stage.create(cluster, _TOPIC, chosen.partitions)
+    stage.create(cluster, TOPIC, chosen.partitions)
     few = spark.createDataFrame([(bytearray(value),) for value in values], "value BINARY")
     many = few.crossJoin(spark.range(chosen.records // len(values))).select("value")
     (
@@ -74,7 +74,7 @@ def _write(spark: Any, cluster: Cluster, values: list[bytes], chosen: argparse.N
         .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
         .option("kafka.batch.size", 128 << 10)
         .option("kafka.linger.ms", 20)
-        .option("topic", _TOPIC)
+        .option("topic", TOPIC)
         .save()
     )
 
@@ -82,7 +82,7 @@ def _write(spark: Any, cluster: Cluster, values: list[bytes], chosen: argparse.N
 def _frames(spark: Any, cluster: Cluster, values: TypedValues) -> dict[str, Callable[[], Any]]:
     def frame(source: str, **options: str) -> Any:
         options |= {"startingOffsets": "earliest"}
-        return stage.stream(spark, cluster, _TOPIC, source, **options)
+        return stage.stream(spark, cluster, TOPIC, source, **options)
 
     parsed = (values.parsed.alias("value"), "partition", "offset")
     return {
@@ -94,18 +94,18 @@ def _frames(spark: Any, cluster: Cluster, values: TypedValues) -> dict[str, Call
     }
 
 
-def _run(frame: Any, sink: str) -> Run:
-    began, busy = time.monotonic(), _busy_seconds()
+def run(start: Callable[[str], Any], look: Callable[[str], None] = lambda _: None) -> Run:
+    """Runs a query to its end. ``start`` gets a directory for its checkpoint and its table.
+
+    ``look`` gets it after the run, before it is removed.
+    """
     with tempfile.TemporaryDirectory() as directory:
-        query = (
-            frame.writeStream.format(sink)
-            .option("checkpointLocation", f"{directory}/checkpoint")
-            .trigger(availableNow=True)
-            .start(f"{directory}/table")
-        )
+        began, busy = time.monotonic(), _busy_seconds()
+        query = start(directory)
         if not query.awaitTermination(600):
             raise TimeoutError("the query was not done within 600 s")
         wall, spent = time.monotonic() - began, _busy_seconds() - busy
+        look(directory)
         batches = [p for p in query.recentProgress if p["numInputRows"]]
     return Run(
         rows=sum(batch["numInputRows"] for batch in batches),
@@ -114,6 +114,20 @@ def _run(frame: Any, sink: str) -> Run:
         wall=wall,
         cpu=spent,
     )
+
+
+def through_spark(frame: Any, sink: str) -> Callable[[str], Any]:
+    """Returns the start of a query into a sink of Spark."""
+
+    def start(directory: str) -> Any:
+        return (
+            frame.writeStream.format(sink)
+            .option("checkpointLocation", f"{directory}/checkpoint")
+            .trigger(availableNow=True)
+            .start(f"{directory}/table")
+        )
+
+    return start
 
 
 def _busy_seconds() -> float:
@@ -143,7 +157,7 @@ def main() -> None:
         return
     print(cpu())
     for name, found in runs.items():
-        print(f"{name:28} {_median(found)}   (medians)")
+        print(f"{name:28} {median_run(found)}   (medians)")
 
 
 def _compare(chosen: argparse.Namespace) -> dict[str, list[Run]]:
@@ -152,10 +166,10 @@ def _compare(chosen: argparse.Namespace) -> dict[str, list[Run]]:
         values = KINDS[chosen.format](chosen.fields, directory)
         cluster = stack.enter_context(Cluster.start(directory / "kafka"))
         jars = [*values.jars(), *(delta_jars() if chosen.sink == "delta" else [])]
-        settings = _UTC | (_DELTA if chosen.sink == "delta" else {})
+        settings = UTC | (DELTA if chosen.sink == "delta" else {})
         spark = stage.session(chosen.cores, settings, jars)
         stack.callback(spark.stop)
-        _write(spark, cluster, values.values, chosen)
+        write(spark, cluster, values.values, chosen)
         frames = _frames(spark, cluster, values)
         if chosen.pair:
             pair = (f"connector + {values.function}", f"kfetch valueFormat={values.name}")
@@ -163,13 +177,13 @@ def _compare(chosen: argparse.Namespace) -> dict[str, list[Run]]:
         runs: dict[str, list[Run]] = {name: [] for name in frames}
         for number in range(chosen.runs + 1):
             for name, frame in frames.items():
-                run = _run(frame(), chosen.sink)
-                print(f"run {number}: {name:28} {run}", file=sys.stderr, flush=True)
-                runs[name] += [run] if number else []  # the first run warms up
+                one = run(through_spark(frame(), chosen.sink))
+                print(f"run {number}: {name:28} {one}", file=sys.stderr, flush=True)
+                runs[name] += [one] if number else []  # the first run warms up
         return runs
 
 
-def _median(runs: list[Run]) -> Run:
+def median_run(runs: list[Run]) -> Run:
     def median(field: str) -> float:
         return statistics.median(getattr(run, field) for run in runs)
 

@@ -86,7 +86,8 @@ FETCHED_IDS = Feature(
     name="Topic ids in fetches (KIP-516)",
     api=FETCH,
     since=13,
-    without="Fetches name topics. kfetch compares the ids of metadata.",
+    without="Fetches name topics. kfetch compares the ids of metadata. If a topic is created "
+    "again between a plan and its read, some records of the new topic may come twice.",
 )
 LEADERS_IN_REPLIES = Feature(
     name="The new leader in fetch replies (KIP-951)",

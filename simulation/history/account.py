@@ -10,7 +10,9 @@ the cluster and to the sink. It is balanced once the query has caught up:
 - Each loss that was named has happened. It names only records that were lost by then.
 
 Some losses no client can know. A log keeps no trace of a history below its start, so a truncation
-shows only above the log start. And a new leader may never have had the records that expired.
+shows only above the log start. And a new leader may never have had the records that expired. A
+topic may come and go before any micro-batch is planned for it. A broker that knows no topic ids in
+fetches gives a task the records of a new topic for those of its former one. They come once more.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class Lost(NamedTuple):
 class Account(Listener):
     """What is known of every record of a simulation."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_by_name: bool = False) -> None:
+        """``reads_by_name``: some broker knows no topic ids in fetches."""
+        self._reads_by_name = reads_by_name
         self.produced: dict[bytes, Place] = {}
         self.records: dict[bytes, Acknowledged] = {}
         """The acknowledged records by value."""
@@ -73,6 +77,8 @@ class Account(Listener):
         self._cut_ends: dict[Place, int] = {}
         """The offsets of those ends below which the log was cut since."""
         self._cut_starts: dict[Place, int] = {}
+        self._topics: set[tuple[Place, UUID]] = set()
+        """Those of all checkpoints, with the ids of their topics."""
         self._starts: dict[Place, int] = {}
         self._deleted: set[str] = set()
         self._truncated: set[Place] = set()
@@ -129,6 +135,10 @@ class Account(Listener):
         """Note that a query without a checkpoint looks up where it starts: it lost nothing yet."""
         self._lost.clear()
 
+    def knows(self, places: Iterable[Place], topic_ids: Mapping[str, UUID]) -> None:
+        """Note the partitions of a checkpoint, and the ids of their topics."""
+        self._topics |= {(place, topic_ids[place[0]]) for place in places if place[0] in topic_ids}
+
     def planned(self, ends: Mapping[Place, tuple[int, int]]) -> None:
         """Note the end of a micro-batch: offsets and leader epochs."""
         former = self._ends
@@ -184,12 +194,18 @@ class Account(Listener):
             text = f"{value!r} at {topic}-{partition} offset {offset}, micro-batch {batch_id}"
             place = topic, partition
             self.check_row(place, offset, value)
-            if value in self.delivered:
+            if value in self.delivered and not self._is_of_new_topic(place, value):
                 raise Imbalance(f"twice: {text}, and micro-batch {self.delivered[value]}")
             if offset <= last.get(place, -1):
                 raise Imbalance(f"out of order after offset {last[place]}: {text}")
             last[place] = offset
             self.delivered[value] = batch_id
+
+    def _is_of_new_topic(self, place: Place, value: bytes) -> bool:
+        """Whether a task read a record by the name of its topic, which was created again."""
+        record = self.records.get(value)
+        others = {topic_id for known, topic_id in self._topics if known == place}
+        return self._reads_by_name and record is not None and bool(others - {record.topic_id})
 
     def check_row(self, place: Place, offset: int, value: bytes) -> None:
         """Raises Imbalance if a row is not a record of this partition with this offset."""
@@ -224,6 +240,7 @@ class Account(Listener):
             for value, lost in of_place.items()
             # A record that nobody read before a truncation is of no history that survives.
             if (value in self.delivered) == (lost.fate == "truncated")
+            and (lost.fate != "deleted" or (place, lost.record.topic_id) in self._topics)
             and value not in self.aborted
             and lost.record.offset >= starts.get(place, 0)
         ]

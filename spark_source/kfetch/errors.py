@@ -29,6 +29,7 @@
     ├── RegistryRefused        a schema registry refuses the log-in, or answers what none does
     ├── ReadStalled            a task read nothing for too long; carries the first cause
     ├── AgentError             the agent cannot be started or reached, or is of another release
+    ├── TableRefused           ``kfetch.delta`` can't write the Delta table, or its columns differ
     ├── ClusterUnusable        ``kfetch check`` finds a problem that prevents queries from reading
     ├── ArchiveError           Spark's ``pyspark.zip`` cannot be found or changed
     └── BrokenPlugin           verbs of another distribution cannot be loaded
@@ -374,6 +375,15 @@ class AgentError(KfetchError):
     """
 
     condition = "AGENT_ERROR"
+
+
+class TableRefused(KfetchError):
+    """`kfetch.delta` can't write the Delta table: its features or its columns do not fit.
+
+    Do what the sentence says, or write the table with Spark's own sink and the same checkpoint.
+    """
+
+    condition = "TABLE_REFUSED"
 
 
 class ClusterUnusable(KfetchError):

@@ -20,6 +20,7 @@ CLIENTS = ("kafka.admin", "kafka.consumer", "kafka.producer", "kafka.protocol.ad
         (("kfetch", "kfetch.spark.worker", "kfetch.admin.query", "kfetch.admin.decoder"), HEAVY),
         # pyspark itself brings numpy, pyarrow and socket along.
         (("pyspark_kfetch",), tuple({*HEAVY} - {"numpy", "pyarrow", "socket"})),
+        (("kfetch.delta",), ("deltalake", "numba", "kafka", "kfetch.agent", "kfetch.fetch")),
         (("kfetch.watch.driver",), ("numba", "pyarrow", "pyspark")),
         (
             ("kfetch.admin.cli.verbs", "kfetch.admin.sources", "kfetch.admin.brokers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from uuid import UUID
 
 import pytest
@@ -18,6 +19,7 @@ def account(*values: bytes) -> Account:
     made = Account()
     made.produced.update(dict.fromkeys(values, PLACE))
     made.acknowledged(TOPIC, PLACE, 0, values)
+    made.knows([PLACE], {"t": TOPIC})
     made.planned({PLACE: (len(values), 0)})
     return made
 
@@ -71,6 +73,29 @@ def test_a_cut_at_the_log_start_names_all_below() -> None:
     found.name(LogTruncated("truncated", **where))
 
     assert found.unnamed({}) == []
+
+
+def test_nobody_knows_of_a_topic_that_was_never_planned() -> None:
+    """A topic may come and go while the query is cut off. One of a checkpoint is to be named."""
+    found = account(b"a")
+    found.deleted(TOPIC, PLACE, [(0, b"a")])
+    found.deleted(UUID(int=2), PLACE, [(0, b"of the topic between")])
+
+    (line,) = found.unnamed({})
+    assert "b'a'" in line
+
+
+@pytest.mark.parametrize("reads_by_name", [True, False])
+def test_a_fetch_by_name_may_bring_records_of_a_new_topic(*, reads_by_name: bool) -> None:
+    """They come once more when the query begins the new topic. With topic ids that is a fault."""
+    found = Account(reads_by_name=reads_by_name)
+    found.produced[b"new"] = PLACE
+    found.knows([PLACE], {"t": UUID(int=2)})
+    found.acknowledged(TOPIC, PLACE, 0, [b"new"])
+    found.deliver(0, [("t", 0, 0, b"new")])
+
+    with nullcontext() if reads_by_name else pytest.raises(Imbalance, match="twice"):
+        found.deliver(1, [("t", 0, 0, b"new")])
 
 
 def test_a_loss_that_has_not_happened_is_a_fault() -> None:

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from simulation import chaos
+from simulation.kernel import Kernel
 from simulation.parts import run_scenario, run_source
 from simulation.scenario import from_json, scenario, to_json
 
 pytestmark = pytest.mark.simulation
 
 _SCENARIOS = Path(__file__).parent / "scenarios"
+_GROUP_WITHOUT_LEADERS = Path(__file__).parent / "group-without-leaders.json"
 _FAULTS = {
     "attempt-takes-over": "leftover-records-unchecked",
     "cut-range": "cut-range-unread",
@@ -35,8 +38,9 @@ def test_a_fault_that_was_found_is_gone(name: str) -> None:
 
 
 def test_a_query_starts_at_a_group_although_no_broker_leads_at_first() -> None:
-    """The group commits once there are leaders. Both brokers are down when seed 60 starts."""
-    assert not run_source(60, events=[16, 17]).failure
+    """The group commits once there are leaders. Both brokers are down when the query starts."""
+    found = from_json(_GROUP_WITHOUT_LEADERS.read_text())
+    assert not run_scenario(found).failure
 
 
 def test_a_scenario_is_json() -> None:
@@ -58,6 +62,28 @@ def test_a_scenario_is_json() -> None:
 def test_a_planted_fault_is_found_soon(fault: str) -> None:
     """One of the first seeds fails with the fault. Each fault breaks another invariant."""
     assert any(run_source(seed, 1.0, fault=fault).failure for seed in range(4))
+
+
+@pytest.mark.parametrize(
+    ("fault", "profile", "seed"),
+    [
+        ("moves-extend-deadline", "behind", 0),
+        ("new-topic-as-truncated", "recreations", 7),
+        ("leftover-records-unchecked", "reconnects", 11),
+        ("agent-stays", "attempts", 0),
+    ],
+)
+def test_a_profile_makes_a_rare_order_likely(fault: str, profile: str, seed: int) -> None:
+    """A seed fails with a fault that needs what the profile is rich in, and passes without it."""
+    drawn = scenario(seed, profile=profile)
+    assert run_scenario(drawn, fault=fault).failure
+    assert not run_scenario(drawn).failure
+
+
+def test_a_rounded_number_chooses_the_last_process() -> None:
+    """A number of an action has four digits, so it may be 1."""
+    process = Kernel(1).spawn("worker")
+    assert process is chaos.pick([process], 1.0)
 
 
 _PRINT_STORY = """

@@ -106,7 +106,7 @@ class BrokerReader:
             return []
         # A rack concerns all partitions of a request. So it travels only while some range asks.
         rack = self.replicas.rack
-        asked = [first for first in self._first_ranges() if rack and first.choice is None]
+        asked = [one for one in self._first_ranges() if one.choice is None] if rack else []
         try:
             self.fetcher.send(deadline, rack if asked else "")
         except (ConnectionLost, WireError, AuthenticationFailed) as cause:

@@ -103,7 +103,10 @@ class KfetchDataSource(DataSource):
             options = with_schema(self._options, schema)
         except KfetchError as problem:
             return versions.for_this_spark(_RefusingReader(self._options, problem))
-        return versions.for_this_spark(KfetchStreamReader(options))
+        return versions.for_this_spark(self._reader_of(options))
+
+    def _reader_of(self, options: SourceOptions) -> KfetchStreamReader:
+        return KfetchStreamReader(options)
 
 
 class KfetchSplit(InputPartition):

@@ -1,0 +1,196 @@
+"""Writes the Parquet files of one task, and says what each of them has.
+
+A file has a name of its own in the table's directory. No reader sees it before the driver's commit
+names it. So what a failed attempt leaves is for VACUUM. A file is complete and on the disk before
+its row goes to the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kfetch.delta.disk import sync
+from kfetch.delta.partitions import Values, directory, split
+from kfetch.delta.plan import WritePlan
+from kfetch.delta.statistics import columns_with_nan, file_statistics, leaves
+
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("path", pa.string()),
+    pa.field("size", pa.int64()),
+    pa.field("rows", pa.int64()),
+    pa.field("partitions", pa.string()),
+    pa.field("statistics", pa.string()),
+]
+FILE_SCHEMA = pa.schema(_FIELDS)
+"""Of the rows that Spark gets in place of records: one for each file."""
+
+_OPEN_MAX = 64
+"""So many files a task has open. One more completes the file with the most rows in memory."""
+
+
+def written_files(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
+    """Yields a row for each file that the records of a task fill. Raises OSError."""
+    with TaskFiles(plan) as files:
+        for batch in batches:
+            yield from files.add(batch)
+        yield from files.complete()
+
+
+class TaskFiles:
+    """The open files of a task, one for each partition of the table."""
+
+    def __init__(self, plan: WritePlan) -> None:
+        self._plan = plan
+        self._open: dict[Values, DataFile] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove the files that are not complete: the task has failed."""
+        for file in self._open.values():
+            file.discard()
+
+    @property
+    def pending_bytes(self) -> int:
+        """The bytes of rows in memory."""
+        return sum(file.pending_bytes for file in self._open.values())
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Add a batch, whose memory may be reused behind the call. Yields completed files."""
+        for values, rows in split(batch, self._plan.partitions):
+            file = self._open.get(values)
+            if file is None:
+                yield from self._make_room()
+                file = self._open[values] = DataFile(self._plan, values)
+            file.add(rows)
+            if self.pending_bytes >= self._plan.row_group_bytes:
+                yield from self._write_largest()
+
+    def complete(self) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of all open files, and closes them."""
+        for values in list(self._open):
+            yield self._close(values)
+
+    def _make_room(self) -> Iterator[pa.RecordBatch]:
+        if len(self._open) >= _OPEN_MAX:
+            yield self._close(self._largest())
+
+    def _write_largest(self) -> Iterator[pa.RecordBatch]:
+        values = self._largest()
+        self._open[values].write_row_group()
+        if self._open[values].size >= self._plan.file_bytes:
+            yield self._close(values)
+
+    def _largest(self) -> Values:
+        return max(self._open, key=lambda values: self._open[values].pending_bytes)
+
+    def _close(self, values: Values) -> pa.RecordBatch:
+        row = self._open[values].close()
+        del self._open[values]
+        return row
+
+
+class DataFile:
+    """One Parquet file, and the rows that wait for its next row group."""
+
+    def __init__(self, plan: WritePlan, values: Values) -> None:
+        self.pending_bytes = 0
+        self._plan = plan
+        self._values = values
+        self._path = f"{directory(plan.partitions, values)}part-{uuid.uuid4()}.{plan.codec}.parquet"
+        self._absolute = Path(plan.directory) / self._path
+        self._pending: list[pa.RecordBatch] = []
+        self._with_nan: set[int] = set()
+        self._sink: Any = None
+        self._writer: Any = None
+
+    @property
+    def size(self) -> int:
+        """The bytes that are written."""
+        return int(self._sink.tell()) if self._sink else 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add a copy of rows. It waits in memory."""
+        names = self._plan.columns
+        rows = rows.select(list(names)).rename_columns(list(names.values()))
+        copy, size = _copied(rows)
+        self._pending.append(copy)
+        self.pending_bytes += size
+
+    def write_row_group(self) -> None:
+        """Write what waits as one row group."""
+        if self._writer is None:
+            self._begin(self._pending[0].schema)
+        for batch in self._pending:
+            self._with_nan |= columns_with_nan(batch, self._leaves)
+        table = pa.Table.from_batches(self._pending)
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._pending.clear()
+        self.pending_bytes = 0
+
+    def _begin(self, schema: pa.Schema) -> None:
+        most = self._plan.statistics_columns
+        self._leaves = leaves(schema)[: most if most >= 0 else None]
+        self._absolute.parent.mkdir(parents=True, exist_ok=True)
+        self._sink = pa.OSFile(str(self._absolute), "wb")
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression=self._plan.codec,  # type: ignore[arg-type]
+            store_schema=False,
+        )
+
+    def close(self) -> pa.RecordBatch:
+        """Complete the file. Returns its row of FILE_SCHEMA."""
+        if self._pending:
+            self.write_row_group()
+        self._writer.close()
+        size = self.size
+        self._sink.close()
+        sync(self._absolute, Path(self._plan.directory))
+        metadata = self._writer.writer.metadata
+        row = {
+            "path": self._path,
+            "size": size,
+            "rows": metadata.num_rows,
+            "partitions": json.dumps(
+                {
+                    one.name: text
+                    for one, text in zip(self._plan.partitions, self._values, strict=True)
+                }
+            ),
+            "statistics": file_statistics(metadata, self._leaves, self._with_nan),
+        }
+        return pa.RecordBatch.from_pylist([row], FILE_SCHEMA)
+
+    def discard(self) -> None:
+        """Remove the file. Without rows it does not exist."""
+        if self._sink is not None:
+            with suppress(OSError):
+                self._sink.close()
+            self._absolute.unlink(missing_ok=True)
+
+
+def _copied(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    """Returns a copy of a batch in memory of its own, and its bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    buffer = sink.getvalue()
+    with pa.ipc.open_stream(buffer) as reader:
+        return reader.read_next_batch(), buffer.size

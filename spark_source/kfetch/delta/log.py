@@ -1,0 +1,207 @@
+"""The log of one Delta table: opens or creates the table, and commits files, with delta-rs.
+
+A micro-batch is one commit of all its files together with the transaction (query id, batch number),
+as Spark's sink makes it. A micro-batch that the log has already is not committed again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kfetch.delta.disk import sync
+from kfetch.delta.rules import TableDescription, check_partitions, check_table
+from kfetch.delta.types import TableField, check_fields, unknown_fields
+from kfetch.errors import OptionError, TableRefused
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = 10
+"""So often a commit is tried after other writers' commits that it must look at. delta-rs itself
+passes by those that only add or rewrite files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A file that a task has completed."""
+
+    path: str
+    """Below the table's directory."""
+    size: int
+    """In bytes."""
+    rows: int
+    partitions: Mapping[str, str | None]
+    statistics: str
+    """JSON, as the log has it."""
+
+
+class TableLog:
+    """A table whose columns fit a stream."""
+
+    def __init__(
+        self, directory: Path, fields: Sequence[TableField], partitions: Sequence[str]
+    ) -> None:
+        """``fields``: the columns that the stream writes, those of ``partitions`` included."""
+        self._directory = directory
+        self._fields = fields
+        self._partitions = partitions
+        self._table: Any = None
+        """delta-rs's table."""
+        self._checked: TableDescription | None = None
+
+    def open(self, *, merge_schema: bool) -> TableDescription:
+        """Open the table, create it if there is none, and add missing columns on request.
+
+        Raises TableRefused if kfetch can't write the table, and OptionError without delta-rs.
+        """
+        delta_rs = _delta_rs()
+        if not delta_rs.DeltaTable.is_deltatable(str(self._directory)):
+            self._create()
+        self._table = self._loaded()
+        added = unknown_fields(self._fields, self._described().fields) if merge_schema else []
+        table = self._check([field for field in self._fields if field not in added])
+        if added:
+            self._table.alter.add_columns(_schema(added).fields)
+            self._table = self._loaded()
+            table = self._check(self._fields)
+        return table
+
+    def has_batch(self, query: str, batch: int) -> bool:
+        """Returns whether the log has a micro-batch of a query, or a later one."""
+        self._table.update_incremental()
+        last = self._table.transaction_version(query)
+        return last is not None and last >= batch
+
+    def commit(self, query: str, batch: int, files: Sequence[WrittenFile]) -> bool:
+        """Add the files of a micro-batch. Returns False if the log has the micro-batch already.
+
+        Raises TableRefused if the table has changed so that the files do not fit any more.
+        """
+        from deltalake.exceptions import CommitFailedError
+
+        _check_files(self._directory, files)
+        for attempt in range(1, _ATTEMPTS + 1):
+            if self.has_batch(query, batch):
+                return False
+            self._check(self._fields)
+            try:
+                self._add(query, batch, files)
+            except CommitFailedError as cause:
+                if attempt == _ATTEMPTS:
+                    raise
+                log.info("kfetch: micro-batch %d is committed again: %s", batch, cause)
+            else:
+                return True
+        raise AssertionError("the last attempt returns or raises")
+
+    def _add(self, query: str, batch: int, files: Sequence[WrittenFile]) -> None:
+        from deltalake import CommitProperties, Transaction
+
+        before = self._table.version()
+        self._table.create_write_transaction(
+            list(map(_add_action, files)),
+            mode="append",
+            schema=self._table.schema(),
+            partition_by=list(self._described().partitions),
+            commit_properties=CommitProperties(app_transactions=[Transaction(query, batch)]),
+        )
+        self._table.update_incremental()
+        for version in range(before + 1, self._table.version() + 1):
+            sync(self._directory / "_delta_log" / f"{version:020}.json", self._directory)
+
+    def _create(self) -> None:
+        from deltalake.exceptions import DeltaError
+
+        delta_rs = _delta_rs()
+        try:
+            delta_rs.DeltaTable.create(
+                str(self._directory),
+                _schema(self._fields),
+                mode="error",
+                partition_by=list(self._partitions),
+            )
+        except DeltaError:
+            # Another writer may have created it at the same time.
+            if not delta_rs.DeltaTable.is_deltatable(str(self._directory)):
+                raise
+
+    def _loaded(self) -> Any:
+        from deltalake.exceptions import DeltaError
+
+        try:
+            return _delta_rs().DeltaTable(str(self._directory))
+        except DeltaError as cause:
+            raise TableRefused(
+                f"delta-rs can't read the table {self._directory}: {cause}",
+                action="write it with Spark: writeStream.format('delta')",
+            ) from None
+
+    def _check(self, fields: Sequence[TableField]) -> TableDescription:
+        """Raises TableRefused unless the table, as it is now, takes these columns."""
+        table = self._described()
+        if table != self._checked:
+            check_table(table)
+            check_partitions(table, self._partitions)
+            check_fields(fields, table.fields, table.location)
+            self._checked = table
+        return table
+
+    def _described(self) -> TableDescription:
+        protocol, metadata = self._table.protocol(), self._table.metadata()
+        features = (*(protocol.reader_features or ()), *(protocol.writer_features or ()))
+        return TableDescription(
+            location=str(self._directory),
+            writer_version=protocol.min_writer_version,
+            features=frozenset(features),
+            properties=metadata.configuration,
+            fields=json.loads(self._table.schema().to_json())["fields"],
+            partitions=metadata.partition_columns,
+        )
+
+
+def _delta_rs() -> Any:
+    try:
+        import deltalake
+    except ModuleNotFoundError:
+        raise OptionError(
+            "kfetch.delta needs the package deltalake",
+            action="install it with pip install 'kfetch[delta]'",
+        ) from None
+    return deltalake
+
+
+def _schema(fields: Sequence[TableField]) -> Any:
+    return _delta_rs().Schema.from_json(json.dumps({"type": "struct", "fields": list(fields)}))
+
+
+def _check_files(directory: Path, files: Sequence[WrittenFile]) -> None:
+    """Raises TableRefused unless this machine has the files: executors may have other disks."""
+    for file in files:
+        try:
+            found = os.stat(directory / file.path).st_size
+        except FileNotFoundError:
+            found = -1
+        if found != file.size:
+            raise TableRefused(
+                f"the driver does not see the file {file.path} of {directory} as a task wrote it",
+                action="put the table on a disk that the driver and all executors share",
+            )
+
+
+def _add_action(file: WrittenFile) -> Any:
+    from deltalake.transaction import AddAction
+
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values=file.partitions,
+        modification_time=int(time.time() * 1000),
+        data_change=True,
+        stats=file.statistics,
+    )

@@ -1,0 +1,204 @@
+"""The partition columns of a table: how a row gets its values, and what the log says of them. Pure.
+
+A partition column is a column of the stream, or ``date``, ``year``, ``month`` or ``hour`` of a
+timestamp in a named zone. A table's files have no partition columns; the log has their values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kfetch.delta.types import TableField, type_text
+from kfetch.errors import OptionError
+
+_EXPRESSION = re.compile(
+    r"(?P<function>\w+)\s*\(\s*(?P<source>\w+)\s*(,\s*'(?P<zone>[^']*)'\s*)?\)"
+)
+_FUNCTIONS = {"date": "date", "year": "integer", "month": "integer", "hour": "integer"}
+"""The functions of a timestamp, and the types of their results."""
+_COLUMN_TYPES = {"string", "byte", "short", "integer", "long", "date", "boolean"}
+"""The types of columns that may be partition columns."""
+_ARROW_END = datetime(2037, 1, 1, tzinfo=UTC)
+_PLAIN = re.compile(r"[^A-Za-z0-9_.-]")
+
+Values = tuple[str | None, ...]
+"""The values of all partition columns as the log has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionColumn:
+    """A partition column, and where its value comes from."""
+
+    name: str
+    source: str
+    """A column of the stream."""
+    function: str = ""
+    """Of a timestamp; empty for the column itself."""
+    zone: str = ""
+    """The time zone of the function; empty for a timestamp without a zone."""
+
+
+def parse_partitions(
+    given: Mapping[str, str] | Sequence[str], fields: Sequence[TableField], zone: str
+) -> tuple[PartitionColumn, ...]:
+    """Returns the partition columns of ``partition_by``: columns, or names and expressions.
+
+    ``fields``: the stream's columns. ``zone``: that of expressions without one. Raises OptionError.
+    """
+    pairs = given if isinstance(given, Mapping) else {name: name for name in given}
+    types = {field["name"].lower(): field for field in fields}
+    parsed = tuple(_parsed(name, text, types, zone) for name, text in pairs.items())
+    if parsed and {one.source.lower() for one in parsed if not one.function} >= set(types):
+        raise _mistake(
+            "", "it names all columns, and a table needs one that is no partition column"
+        )
+    return parsed
+
+
+def _parsed(name: str, text: str, types: Mapping[str, TableField], zone: str) -> PartitionColumn:
+    call = _EXPRESSION.fullmatch(text.strip())
+    source = call["source"] if call else text.strip()
+    field = types.get(source.lower())
+    if field is None:
+        raise _mistake(name, f"the stream has no column {source}")
+    if call is None:
+        return _plain_column(name, field)
+    if call["function"] not in _FUNCTIONS:
+        raise _mistake(name, f"kfetch has no function {call['function']}")
+    if field["type"] not in ("timestamp", "timestamp_ntz"):
+        raise _mistake(name, f"{source} is {type_text(field['type'])}, and no timestamp")
+    if name.lower() in types:
+        raise _mistake(name, f"the stream has a column {name} already")
+    named = "" if field["type"] == "timestamp_ntz" else (call["zone"] or zone)
+    _check_zone(name, named)
+    return PartitionColumn(name=name, source=field["name"], function=call["function"], zone=named)
+
+
+def _plain_column(name: str, field: TableField) -> PartitionColumn:
+    if name.lower() != field["name"].lower():
+        raise _mistake(name, f"a partition column of {field['name']} needs the same name")
+    if field["type"] not in _COLUMN_TYPES:
+        raise _mistake(name, f"{type_text(field['type'])} is no type of a partition column")
+    return PartitionColumn(name=field["name"], source=field["name"])
+
+
+def _check_zone(name: str, zone: str) -> None:
+    if not zone:
+        return
+    try:
+        _local(pa.array([0], pa.timestamp("us", "UTC")), zone)
+    except (pa.ArrowInvalid, pa.ArrowKeyError):
+        raise _mistake(name, f"there is no time zone {zone}") from None
+
+
+def _mistake(name: str, what: str) -> OptionError:
+    which = f"the partition column {name}" if name else "partition_by"
+    return OptionError(
+        f"{which} is wrong: {what}",
+        action="name a column, or date, year, month or hour of a timestamp, as in "
+        "{'day': \"date(timestamp, 'UTC')\"}",
+        option="partition_by",
+    )
+
+
+def computed_fields(partitions: Sequence[PartitionColumn]) -> list[TableField]:
+    """Returns the columns that a table has beside those of the stream."""
+    return [
+        {"name": one.name, "type": _FUNCTIONS[one.function], "nullable": True, "metadata": {}}
+        for one in partitions
+        if one.function
+    ]
+
+
+def split(
+    batch: pa.RecordBatch, partitions: Sequence[PartitionColumn]
+) -> Iterator[tuple[Values, pa.RecordBatch]]:
+    """Yields the rows of a batch by the values of their partition columns, in the rows' order."""
+    if not batch.num_rows:
+        return
+    if not partitions:
+        yield (), batch
+        return
+    texts, codes = _codes(batch, partitions)
+    found, firsts, groups = np.unique(codes, return_index=True, return_inverse=True)
+    for group in range(len(found)):
+        rows = batch if len(found) == 1 else batch.take(np.flatnonzero(groups == group))
+        yield tuple(text[firsts[group]] for text in texts), rows
+
+
+class _RowTexts:
+    """The text of a row's value in one column."""
+
+    def __init__(self, encoded: Any) -> None:
+        self.codes: Any = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        self._texts: list[str | None] = [_text(value) for value in encoded.dictionary.to_pylist()]
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, row: int) -> str | None:
+        return self._texts[int(self.codes[row])]
+
+
+def _codes(
+    batch: pa.RecordBatch, partitions: Sequence[PartitionColumn]
+) -> tuple[list[_RowTexts], Any]:
+    """Returns the texts of each column, and for each row a number that stands for all of them."""
+    texts, codes = [], np.zeros(batch.num_rows, np.int64)
+    for one in partitions:
+        text = _RowTexts(pc.dictionary_encode(_value(batch, one), null_encoding="encode"))
+        texts.append(text)
+        codes = codes * len(text) + text.codes
+    return texts, codes
+
+
+def _value(batch: pa.RecordBatch, one: PartitionColumn) -> Any:
+    source: Any = batch.column(one.source)
+    if not one.function:
+        return source
+    local = _local(source, one.zone) if one.zone else source
+    day = pc.floor_temporal(local, unit="day") if one.function == "date" else None
+    return day.cast(pa.date32()) if day is not None else getattr(pc, one.function)(local)
+
+
+def _local(timestamps: Any, zone: str) -> Any:
+    """Returns the times on the clocks of a zone. From 2038 on, Arrow knows no summer time."""
+    within = pc.less(timestamps, pa.scalar(_ARROW_END, timestamps.type))
+    if pc.all(within).as_py() is not False:
+        return pc.local_timestamp(timestamps.cast(pa.timestamp("us", zone)))
+    known = ZoneInfo(zone)
+    moments = [
+        moment and moment.astimezone(known).replace(tzinfo=None)
+        for moment in timestamps.to_pylist()
+    ]
+    return pa.array(moments, pa.timestamp("us"))
+
+
+def _text(value: object) -> str | None:
+    """Returns a value as Delta's log has it. An empty text counts as null there."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None or value == "" else str(value)
+
+
+def directory(partitions: Sequence[PartitionColumn], values: Values) -> str:
+    """Returns the directory of files with these values, for people: readers look into the log.
+
+    Characters that a path or a URI would change are underscores there.
+    """
+    pairs = zip(partitions, values, strict=True)
+    default = "__HIVE_DEFAULT_PARTITION__"
+    return "".join(f"{_safe(one.name)}={_safe(text or default)}/" for one, text in pairs)
+
+
+def _safe(text: str) -> str:
+    return _PLAIN.sub("_", text)[:64]

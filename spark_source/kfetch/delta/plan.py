@@ -1,0 +1,85 @@
+"""What a task must know to write a table's files. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from kfetch.delta.partitions import PartitionColumn
+from kfetch.delta.statistics import COLUMNS
+from kfetch.errors import TableRefused
+
+_FILE_BYTES = 128 << 20
+_ROW_GROUP_BYTES = 32 << 20
+"""Decision record 117 has the measurement."""
+_NUMBER = re.compile(r"(-?\d+)\s*([kmgt]?)b?")
+_CODECS = {"zstd", "snappy", "gzip", "brotli", "lz4", "none"}
+_CODEC_NAMES = {"lz4_raw": "lz4", "uncompressed": "none"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePlan:
+    """Where the files of a query go, and what they are like."""
+
+    directory: str
+    """The table's, an absolute path."""
+    source_schema: str
+    """The stream's columns, as the JSON of Spark's StructType."""
+    columns: Mapping[str, str]
+    """The columns of the files: the stream's names, in the table's order, and the table's names."""
+    partitions: tuple[PartitionColumn, ...]
+    codec: str
+    statistics_columns: int
+    """So many leaf columns have statistics. A negative number: all."""
+    file_bytes: int
+    """A file that has reached this size is complete."""
+    row_group_bytes: int
+    """A task keeps so many bytes of rows, of all open files together, until it writes them."""
+
+    def to_json(self) -> str:
+        """Returns the plan as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Returns the plan of a text of ``to_json``."""
+        given = json.loads(text)
+        given["partitions"] = tuple(PartitionColumn(**one) for one in given["partitions"])
+        return cls(**given)
+
+
+def file_settings(properties: Mapping[str, str], memory_bytes: int) -> dict[str, Any]:
+    """Returns what a table's properties say of its files.
+
+    ``memory_bytes``: that of the agent, of which a task's rows take an eighth at most. Raises
+    TableRefused for a value that is none.
+    """
+    codec = properties.get("delta.parquet.compression.codec", "zstd").lower()
+    codec = _CODEC_NAMES.get(codec, codec)
+    if codec not in _CODECS:
+        raise TableRefused(
+            f"the table's property delta.parquet.compression.codec is {codec}, and kfetch writes "
+            f"{', '.join(sorted(_CODECS))}",
+            action="change the property",
+        )
+    return {
+        "codec": codec,
+        "statistics_columns": _number(properties, "delta.dataSkippingNumIndexedCols", COLUMNS),
+        "file_bytes": _number(properties, "delta.targetFileSize", _FILE_BYTES),
+        "row_group_bytes": min(_ROW_GROUP_BYTES, memory_bytes // 8),
+    }
+
+
+def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+    """Returns a property that is a number or a size, such as 128mb."""
+    text = properties.get(name, str(default))
+    match = _NUMBER.fullmatch(text.strip().lower())
+    if match is None:
+        raise TableRefused(
+            f"the table's property {name} is {text}, which is no number",
+            action="change the property",
+        )
+    return int(match[1]) << 10 * " kmgt".index(match[2] or " ")

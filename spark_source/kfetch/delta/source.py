@@ -1,0 +1,70 @@
+"""The data source of ``delta.stream``: its tasks write files, and its rows are these files.
+
+It is kfetch's own source in all else: the same options, offsets and checkpoint. So a query may
+change between this way and Spark's at any micro-batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from kfetch.delta.plan import WritePlan
+from kfetch.errors import OptionError
+from kfetch.spark.source import KfetchDataSource, KfetchSplit, KfetchStreamReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kfetch.options import SourceOptions
+
+PLAN = "kfetch.delta.plan"
+"""The option with the plan. Nobody types it."""
+
+
+class FilesDataSource(KfetchDataSource):
+    """The source with a plan for its files. ``delta.stream`` registers it."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        given = {name.lower(): text for name, text in options.items()}
+        if PLAN not in given:
+            raise OptionError(f"{self.name()} is for kfetch.delta.stream: call that, not format()")
+        self._plan = WritePlan.from_json(given.pop(PLAN))
+        super().__init__({name: text for name, text in options.items() if name.lower() != PLAN})
+
+    @classmethod
+    def name(cls) -> str:
+        """Returns the name for ``format``."""
+        return "kfetch_delta_files"
+
+    def schema(self) -> StructType:
+        """Returns the columns of a file's row, as ``files.FILE_SCHEMA`` has them."""
+        numbers = {"size", "rows"}
+        names = ("path", "size", "rows", "partitions", "statistics")
+        kinds = [LongType() if name in numbers else StringType() for name in names]
+        return StructType(list(map(StructField, names, kinds)))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Returns the stream reader. See KfetchDataSource."""
+        return super().streamReader(StructType.fromJson(json.loads(self._plan.source_schema)))
+
+    def _reader_of(self, options: SourceOptions) -> KfetchStreamReader:
+        return FilesReader(options, self._plan)
+
+
+class FilesReader(KfetchStreamReader):
+    """Plans as KfetchStreamReader does, and writes splits on executors."""
+
+    def __init__(self, options: SourceOptions, plan: WritePlan) -> None:
+        super().__init__(options)
+        self._plan = plan
+
+    def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        """Writes a split's records. Returns a row for each file. Runs in an executor's worker."""
+        from kfetch.delta.files import written_files
+
+        return written_files(super().read(partition), self._plan)

@@ -1,0 +1,126 @@
+"""The columns of a stream as those of a Delta table, and how the two differ. Pure.
+
+Delta writes a schema as Spark does: the JSON of a StructType. So a column is a mapping with
+``name``, ``type``, ``nullable`` and ``metadata``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kfetch.errors import TableRefused
+
+TableField = Mapping[str, Any]
+"""A column, or a field of a struct."""
+
+_SCALARS = {
+    "boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date",
+    "timestamp", "timestamp_ntz",
+}  # fmt: skip
+
+
+def table_fields(fields: Iterable[TableField]) -> list[TableField]:
+    """Returns the columns that a table needs for those of a stream. All may be null.
+
+    Spark's sink makes such tables, too. Raises TableRefused for a type that Delta does not have.
+    """
+    return [_table_field(field, "") for field in fields]
+
+
+def _table_field(field: TableField, path: str) -> TableField:
+    name = f"{path}{field['name']}"
+    kind = _nullable(field["type"], name)
+    return {"name": field["name"], "type": kind, "nullable": True, "metadata": {}}
+
+
+def _nullable(kind: Any, path: str) -> Any:
+    """Returns a type whose fields, elements and values may be null."""
+    if isinstance(kind, str):
+        if kind in _SCALARS or kind.startswith("decimal("):
+            return kind
+        raise TableRefused(
+            f"column {path} has the type {kind}, and Delta has no such type",
+            action="leave the column out with option columns, or read it as another type",
+        )
+    match kind["type"]:
+        case "struct":
+            return {
+                "type": "struct",
+                "fields": [_table_field(f, f"{path}.") for f in kind["fields"]],
+            }
+        case "array":
+            element = _nullable(kind["elementType"], f"{path}.element")
+            return {"type": "array", "elementType": element, "containsNull": True}
+    key, value = (_nullable(kind[f"{part}Type"], f"{path}.{part}") for part in ("key", "value"))
+    return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+
+
+def unknown_fields(ours: Iterable[TableField], table: Iterable[TableField]) -> list[TableField]:
+    """Returns the columns that a table does not have. Case does not matter, as in Spark."""
+    known = {field["name"].lower() for field in table}
+    return [field for field in ours if field["name"].lower() not in known]
+
+
+def check_fields(ours: Sequence[TableField], table: Sequence[TableField], where: str) -> None:
+    """Raises TableRefused unless a table has all columns, of the same types, and they may be null.
+
+    ``where``: the table, for the sentence.
+    """
+    if unknown := unknown_fields(ours, table):
+        raise TableRefused(
+            f"the table {where} has no column {' and '.join(field['name'] for field in unknown)}",
+            action="leave it out with option columns, or add it with merge_schema=True",
+        )
+    theirs = {field["name"].lower(): field for field in table}
+    for field in ours:
+        for path, mine, other in _differences(field, theirs[field["name"].lower()], ""):
+            raise TableRefused(
+                f"column {path} of the stream is {mine}, and in the table {where} it is {other}",
+                action="read it as the table's type, or write to another table",
+            )
+
+
+def _differences(ours: TableField, theirs: TableField, path: str) -> Iterator[tuple[str, str, str]]:
+    """Yields the path and both types of each difference. ``ours`` may be null everywhere."""
+    name = f"{path}{ours['name']}"
+    if not theirs["nullable"]:
+        yield name, type_text(ours["type"]), f"{type_text(theirs['type'])} NOT NULL"
+    else:
+        yield from _type_differences(ours["type"], theirs["type"], name)
+
+
+def _type_differences(ours: Any, theirs: Any, name: str) -> Iterator[tuple[str, str, str]]:
+    if _is_struct(ours) and _is_struct(theirs) and _names(ours) == _names(theirs):
+        for mine, other in zip(ours["fields"], theirs["fields"], strict=True):
+            yield from _differences(mine, other, f"{name}.")
+    elif without_metadata(ours) != without_metadata(theirs):
+        yield name, type_text(ours), type_text(theirs)
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, Mapping) and kind["type"] == "struct"
+
+
+def _names(kind: Any) -> list[str]:
+    return [field["name"] for field in kind["fields"]]
+
+
+def without_metadata(kind: Any) -> Any:
+    """Returns a type without the comments and properties of its fields."""
+    if isinstance(kind, Mapping):
+        return {name: without_metadata(part) for name, part in kind.items() if name != "metadata"}
+    return [without_metadata(part) for part in kind] if isinstance(kind, list) else kind
+
+
+def type_text(kind: Any) -> str:
+    """Returns a type as Spark's SQL writes it, for sentences."""
+    if isinstance(kind, str):
+        return {"integer": "INT", "long": "BIGINT"}.get(kind, kind.upper())
+    match kind["type"]:
+        case "struct":
+            fields = (f"{field['name']}: {type_text(field['type'])}" for field in kind["fields"])
+            return f"STRUCT<{', '.join(fields)}>"
+        case "array":
+            return f"ARRAY<{type_text(kind['elementType'])}>"
+    return f"MAP<{type_text(kind['keyType'])}, {type_text(kind['valueType'])}>"

@@ -1,0 +1,324 @@
+"""The log of a table: each micro-batch once, beside other writers, and tables that are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
+
+from kfetch.delta.log import TableLog
+from kfetch.errors import OptionError, TableRefused
+from tests.kfetch.delta.tables import Table, field
+
+COLUMNS = [field("n"), field("t", "string")]
+QUERY = "75a0c3a1-0000-4000-8000-000000000000"
+
+
+def rows(*numbers: int) -> pa.RecordBatch:
+    """A batch of the table's columns."""
+    return pa.record_batch({"n": pa.array(numbers, pa.int64()), "t": [str(n) for n in numbers]})
+
+
+def numbers(table: Table) -> list[int]:
+    """What delta-rs reads."""
+    return sorted(row["n"] for row in table.rows())
+
+
+def test_a_micro_batch_is_one_commit(tmp_path: Path) -> None:
+    """All files and the transaction stand in one file of the log."""
+    table = Table(tmp_path / "t", COLUMNS)
+
+    assert table.append(QUERY, 0, rows(1, 2), rows(3))
+    assert table.append(QUERY, 1, rows(4))
+
+    assert [1, 2, 3, 4] == numbers(table)
+    last = (table.directory / "_delta_log" / f"{1:020}.json").read_text().splitlines()
+    kinds = [set(json.loads(line)) for line in last]
+    assert [{"commitInfo"}, {"add"}, {"txn"}] == kinds
+    assert {"appId": QUERY, "version": 0} == json.loads(last[2])["txn"]
+
+
+def test_a_repeated_micro_batch_commits_nothing(tmp_path: Path) -> None:
+    """Also by another process, and with other rows: the first ones stay."""
+    table = Table(tmp_path / "t", COLUMNS)
+    table.append(QUERY, 0, rows(1))
+    table.append(QUERY, 1, rows(2))
+    again = Table(tmp_path / "t", COLUMNS)
+
+    assert not table.append(QUERY, 1, rows(20))
+    assert not again.append(QUERY, 1, rows(21))
+    assert not again.append(QUERY, 0, rows(10))
+    assert again.append("another query", 0, rows(3))
+    assert [1, 2, 3] == numbers(table)
+
+
+def test_two_drivers_with_one_checkpoint(tmp_path: Path) -> None:
+    """Both have looked before either commits. One of them wins, and the other commits nothing."""
+    table, other = Table(tmp_path / "t", COLUMNS), Table(tmp_path / "t", COLUMNS)
+    files = table.write(rows(1))
+    looked = other.log.has_batch
+    raced: list[bool] = []
+
+    def race(query: str, batch: int) -> bool:
+        found = looked(query, batch)
+        if not raced:
+            raced.append(table.log.commit(QUERY, 0, files))
+        return found
+
+    other.log.has_batch = race  # type: ignore[method-assign]
+
+    assert not other.append(QUERY, 0, rows(100))
+    assert [True] == raced
+    assert [1] == numbers(table)
+
+
+def beside(act: Callable[[Path], object], table: Table) -> bool:
+    """Commit a micro-batch while another writer commits, after kfetch has looked at the table."""
+    add = table.log._add
+    acted: list[object] = []
+
+    def late(*args: Any) -> None:
+        if not acted:
+            acted.append(act(table.directory) or True)
+        add(*args)
+
+    table.log._add = late  # type: ignore[method-assign]
+    committed = table.append(QUERY, 5, rows(7))
+    assert acted
+    return committed
+
+
+def other_rows(directory: Path) -> None:
+    """Another writer appends."""
+    write_deltalake(str(directory), pa.table(rows(100)), mode="append")
+
+
+def compaction(directory: Path) -> None:
+    """Another writer merges the table's files."""
+    DeltaTable(str(directory)).optimize.compact()
+
+
+def deletion(directory: Path) -> None:
+    """Another writer deletes rows."""
+    DeltaTable(str(directory)).delete("n = 1")
+
+
+def new_column(directory: Path) -> None:
+    """Another writer adds a column."""
+    DeltaTable(str(directory)).alter.add_columns(Field("more", "long"))
+
+
+def new_property(directory: Path) -> None:
+    """Somebody sets a property that asks nothing of writers."""
+    DeltaTable(str(directory)).alter.set_table_properties({"delta.appendOnly": "true"})
+
+
+@pytest.mark.parametrize(
+    ("act", "expected"),
+    [
+        (other_rows, [1, 2, 7, 100]),
+        (compaction, [1, 2, 7]),
+        (deletion, [2, 7]),
+        (new_column, [1, 2, 7]),
+        (new_property, [1, 2, 7]),
+    ],
+)
+def test_other_writers_between_look_and_commit(
+    tmp_path: Path, act: Callable[[Path], object], expected: list[int]
+) -> None:
+    """kfetch looks again, and commits if its files still fit."""
+    table = Table(tmp_path / "t", COLUMNS)
+    table.append(QUERY, 0, rows(1))
+    table.append(QUERY, 1, rows(2))
+
+    assert beside(act, table)
+    assert expected == numbers(table)
+    assert 5 == DeltaTable(str(table.directory)).transaction_version(QUERY)
+
+
+def constraint(directory: Path) -> None:
+    """Somebody adds a constraint."""
+    DeltaTable(str(directory)).alter.add_constraint({"small": "n < 5"})
+
+
+def other_type(directory: Path) -> None:
+    """Somebody makes the table anew, with another type."""
+    table = pa.table({"n": ["text"], "t": ["x"]})
+    write_deltalake(str(directory), table, mode="overwrite", schema_mode="overwrite")
+
+
+@pytest.mark.parametrize(
+    ("act", "sentence"),
+    [
+        (constraint, "has the constraint small"),
+        (other_type, "column n of the stream is BIGINT, and in the table"),
+    ],
+)
+def test_changes_that_end_the_query(
+    tmp_path: Path, act: Callable[[Path], object], sentence: str
+) -> None:
+    """The error says what changed. The micro-batch is not in the table."""
+    table = Table(tmp_path / "t", COLUMNS)
+    table.append(QUERY, 0, rows(1))
+
+    with pytest.raises(TableRefused, match=sentence):
+        beside(act, table)
+
+    assert 0 == DeltaTable(str(table.directory)).transaction_version(QUERY)
+    assert 7 not in numbers(table)
+
+
+def test_a_query_finds_its_table_by_path(tmp_path: Path) -> None:
+    """A table of delta-rs itself, whose columns have another order and case."""
+    write_deltalake(str(tmp_path / "t"), pa.table({"T": ["0"], "N": [0], "extra": [1.5]}))
+    table = Table(tmp_path / "t", COLUMNS)
+    batch = pa.record_batch({"t": ["1"], "n": [1]})
+    table.plan = replace(table.plan, columns={"t": "T", "n": "N"})
+
+    table.append(QUERY, 0, batch)
+
+    assert [{"T": "0", "N": 0, "extra": 1.5}, {"T": "1", "N": 1, "extra": None}] == sorted(
+        table.rows(), key=lambda row: row["N"]
+    )
+
+
+def test_merge_schema_adds_columns(tmp_path: Path) -> None:
+    """On request alone. Older rows have nulls there."""
+    Table(tmp_path / "t", COLUMNS).append(QUERY, 0, rows(1))
+    wider = TableLog(tmp_path / "t", [*COLUMNS, field("at", "timestamp")], [])
+
+    with pytest.raises(TableRefused, match="no column at"):
+        wider.open(merge_schema=False)
+    described = wider.open(merge_schema=True)
+
+    assert ["n", "t", "at"] == [one["name"] for one in described.fields]
+    assert [None] == [
+        row["at"] for row in DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "partitions", "sentence"),
+    [
+        (
+            [*COLUMNS, field("day", "date")],
+            ["day"],
+            "partitioned by no column, and the query by day",
+        ),
+        ([field("n", "string"), field("more")], [], "column n of the stream is STRING"),
+    ],
+)
+def test_a_refused_query_adds_no_column(
+    tmp_path: Path, fields: list[Any], partitions: list[str], sentence: str
+) -> None:
+    """merge_schema changes a table only if the query can write it then."""
+    table = Table(tmp_path / "t", COLUMNS)
+
+    with pytest.raises(TableRefused, match=sentence):
+        TableLog(tmp_path / "t", fields, partitions).open(merge_schema=True)
+    assert 0 == DeltaTable(str(table.directory)).version()
+
+
+def test_partitioned_tables(tmp_path: Path) -> None:
+    """delta-rs reads the values from the log, null among them, and skips other partitions."""
+    table = Table(tmp_path / "t", COLUMNS, ["t"])
+    batch = pa.record_batch({"n": [1, 2, 3], "t": ["a b/c", None, "ü%"]})
+    table.append(QUERY, 0, batch)
+
+    expected = [{"n": 1, "t": "a b/c"}, {"n": 2, "t": None}, {"n": 3, "t": "ü%"}]
+    assert expected == sorted(table.rows(), key=lambda row: row["n"])
+    read = DeltaTable(str(tmp_path / "t"))
+    assert 1 == len(list(read.to_pyarrow_dataset().get_fragments(ds.field("t") == "ü%")))
+    assert {"t"} == set(read.metadata().partition_columns)
+    with pytest.raises(TableRefused, match="partitioned by t, and the query by no column"):
+        Table(tmp_path / "t", COLUMNS)
+
+
+def test_a_table_of_a_catalog_is_refused(tmp_path: Path) -> None:
+    """delta-rs can't open it. The sentence has its reason."""
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["catalogManaged"],
+        "writerFeatures": ["catalogManaged"],
+    }
+    bare(tmp_path / "t", protocol)
+
+    with pytest.raises(TableRefused, match="catalog-managed"):
+        TableLog(tmp_path / "t", COLUMNS, []).open(merge_schema=False)
+
+
+def bare(directory: Path, protocol: dict[str, Any]) -> None:
+    """A table without files."""
+    (directory / "_delta_log").mkdir(parents=True)
+    metadata = {
+        "id": "x",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": COLUMNS}),
+        "partitionColumns": [],
+        "configuration": {},
+        "createdTime": 1,
+    }
+    actions = ({"protocol": protocol}, {"metaData": metadata})
+    text = "\n".join(map(json.dumps, actions))
+    (directory / "_delta_log" / f"{0:020}.json").write_text(text)
+
+
+def test_features_are_named_before_the_first_file(tmp_path: Path) -> None:
+    """delta-rs alone would refuse some with the commit, and ignore what others ask for."""
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}
+    bare(tmp_path / "t", protocol)
+
+    with pytest.raises(TableRefused, match="has the feature rowTracking"):
+        TableLog(tmp_path / "t", COLUMNS, []).open(merge_schema=True)
+
+
+def test_a_file_that_the_driver_does_not_see(tmp_path: Path) -> None:
+    """An executor may have written on a disk of its own. Nothing is committed."""
+    table = Table(tmp_path / "t", COLUMNS)
+    (file,) = table.write(rows(1))
+
+    for wrong in (replace(file, path="part-x.parquet"), replace(file, size=file.size + 1)):
+        with pytest.raises(TableRefused, match="does not see the file"):
+            table.log.commit(QUERY, 0, [wrong])
+    assert [] == table.rows()
+
+
+def test_without_delta_rs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install."""
+    import sys
+
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+
+    with pytest.raises(OptionError, match=r"pip install 'kfetch\[delta\]'"):
+        TableLog(tmp_path / "t", COLUMNS, []).open(merge_schema=False)
+
+
+def test_delta_rs_keeps_transaction_ids(tmp_path: Path) -> None:
+    """Releases before 1.6 leave them out of the log: a repeated micro-batch would come twice."""
+    schema = Schema.from_json(json.dumps({"type": "struct", "fields": COLUMNS}))
+    table = DeltaTable.create(str(tmp_path / "t"), schema)
+    properties = CommitProperties(app_transactions=[Transaction(QUERY, 3)])
+    table.create_write_transaction([], "append", schema, commit_properties=properties)
+
+    assert 3 == DeltaTable(str(tmp_path / "t")).transaction_version(QUERY)
+
+
+def test_statistics_let_readers_skip_files(tmp_path: Path) -> None:
+    """delta-rs reads one of two files for a condition on a column that is no partition column."""
+    table = Table(tmp_path / "t", COLUMNS)
+    table.append(QUERY, 0, rows(1, 2))
+    table.append(QUERY, 1, rows(10, 20))
+    dataset = DeltaTable(str(tmp_path / "t")).to_pyarrow_dataset()
+
+    assert 1 == len(list(dataset.get_fragments(ds.field("n") > 5)))
+    assert {"numRecords": 2, "minValues": {"n": 10, "t": "10"}} == {
+        name: table.adds()[1]["stats"][name] for name in ("numRecords", "minValues")
+    }

@@ -1,0 +1,153 @@
+"""Partition columns: which expressions there are, and to which partition a row belongs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kfetch.delta.partitions import PartitionColumn, directory, parse_partitions, split
+from kfetch.errors import OptionError
+from tests.kfetch.delta.tables import field
+
+FIELDS = [
+    field("id"),
+    field("at", "timestamp"),
+    field("local", "timestamp_ntz"),
+    field("Country", "string"),
+    field("price", "double"),
+    field("ok", "boolean"),
+]
+
+
+def parsed(given: Any) -> tuple[PartitionColumn, ...]:
+    """The partition columns, in Berlin's time unless they say otherwise."""
+    return parse_partitions(given, FIELDS, "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["country"], PartitionColumn(name="Country", source="Country")),
+        ({"ok": "ok"}, PartitionColumn(name="ok", source="ok")),
+        (
+            {"day": "date(at)"},
+            PartitionColumn(name="day", source="at", function="date", zone="Europe/Berlin"),
+        ),
+        (
+            {"h": "hour( AT , 'UTC' )"},
+            PartitionColumn(name="h", source="at", function="hour", zone="UTC"),
+        ),
+        ({"y": "year(local)"}, PartitionColumn(name="y", source="local", function="year")),
+    ],
+)
+def test_expressions(given: Any, expected: PartitionColumn) -> None:
+    """A column, or a function of a timestamp; a timestamp without a zone needs none."""
+    assert (expected,) == parsed(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"day": "date(when)"}, "the stream has no column when"),
+        ({"day": "week(at)"}, "kfetch has no function week"),
+        ({"day": "date(id)"}, "id is BIGINT, and no timestamp"),
+        ({"ID": "date(at)"}, "the stream has a column ID already"),
+        ({"day": "date(at, 'Mars/Base')"}, "there is no time zone Mars/Base"),
+        ({"land": "Country"}, "a partition column of Country needs the same name"),
+        (["price"], "DOUBLE is no type of a partition column"),
+        (["at"], "TIMESTAMP is no type of a partition column"),
+        ({"day": "date(at) + 1"}, "the stream has no column date"),
+    ],
+)
+def test_mistakes(given: Any, sentence: str) -> None:
+    """A wrong expression is an error that says which one, and why."""
+    with pytest.raises(OptionError, match=r"partition_by|partition column") as caught:
+        parsed(given)
+
+    assert sentence in str(caught.value)
+
+
+def test_a_table_needs_another_column() -> None:
+    """Readers of Parquet get no rows from files without columns."""
+    with pytest.raises(OptionError, match="names all columns"):
+        parse_partitions(["id"], [field("id")], "UTC")
+
+
+MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(
+    lambda moment: moment.replace(tzinfo=UTC)
+)
+ZONES = st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu"])
+
+
+@given(st.lists(MOMENTS | st.none(), min_size=1, max_size=20), ZONES)
+def test_parts_of_a_moment_are_those_of_the_zone(moments: list[datetime | None], zone: str) -> None:
+    """Python's own calendar finds the same date, year, month and hour, before 1970 too, and each
+    row is in one partition, in the order of the rows."""
+    functions = ("date", "year", "month", "hour")
+    columns = [
+        PartitionColumn(name=name, source="at", function=name, zone=zone) for name in functions
+    ]
+    batch = pa.record_batch(
+        {"at": pa.array(moments, pa.timestamp("us", "UTC")), "n": range(len(moments))}
+    )
+    expected: dict[Any, list[int]] = {}
+    for number, moment in enumerate(moments):
+        local = moment.astimezone(ZoneInfo(zone)) if moment else None
+        parts = (local.date(), local.year, local.month, local.hour) if local else (None,) * 4
+        key = tuple(None if part is None else str(part) for part in parts)
+        expected.setdefault(key, []).append(number)
+
+    found = {values: rows["n"].to_pylist() for values, rows in split(batch, columns)}
+
+    assert expected == found
+
+
+def test_values_of_columns() -> None:
+    """Texts stand as they are, an empty one is null as in Spark, booleans are lower case."""
+    batch = pa.record_batch(
+        {"t": ["a b", "", None, "a b"], "ok": [True, False, None, True], "n": [1, 2, 3, 4]}
+    )
+    columns = [PartitionColumn(name=name, source=name) for name in ("t", "ok")]
+
+    found = {values: rows["n"].to_pylist() for values, rows in split(batch, columns)}
+
+    assert {("a b", "true"): [1, 4], (None, "false"): [2], (None, None): [3]} == found
+
+
+def test_no_partition_columns_no_copy() -> None:
+    """Without partition columns a batch stays whole. Without rows there is no partition."""
+    batch = pa.record_batch({"n": [1, 2]})
+
+    assert [((), batch)] == list(split(batch, ()))
+    assert [] == list(split(batch.slice(0, 0), ()))
+
+
+def test_directories_are_plain() -> None:
+    """No path has a character that a URI would change, a step out of the table, or no end."""
+    columns = [PartitionColumn(name="a b", source="a"), PartitionColumn(name="c", source="c")]
+
+    assert "a_b=.._.._x_y/c=__HIVE_DEFAULT_PARTITION__/" == directory(columns, ("../../x%y", None))
+    assert len(directory(columns, ("x" * 10_000, "y"))) < 200
+
+
+def test_many_days_are_many_partitions() -> None:
+    """Codes of several columns together stay unique."""
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    moments = [start + timedelta(hours=7 * n) for n in range(500)]
+    batch = pa.record_batch(
+        {"at": pa.array(moments, pa.timestamp("us", "UTC")), "t": [str(n % 3) for n in range(500)]}
+    )
+    columns = parse_partitions(
+        {"d": "date(at, 'UTC')", "h": "hour(at, 'UTC')", "t": "t"},
+        [field("at", "timestamp"), field("t", "string"), field("n")],
+        "UTC",
+    )
+    expected = {(str(m.date()), str(m.hour), str(n % 3)) for n, m in enumerate(moments)}
+
+    assert expected == {values for values, _ in split(batch, columns)}
