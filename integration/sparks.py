@@ -32,6 +32,9 @@ class Feature(Enum):
         (4, 1),
         "Spark 4.0 plans a batch read wherever a query uses it, so later ones see later records",
     )
+    EXACT_AVRO_ARRAYS = Requirement(
+        (4, 1), "Spark 4.0's from_avro rounds doubles in arrays to floats; kfetch does not"
+    )
     DECLARATIVE_PIPELINES = Requirement((4, 1), "Spark 4.0 has no declarative pipelines")
     LIMITED_AVAILABLE_NOW = Requirement(
         (4, 2),

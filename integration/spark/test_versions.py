@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,24 @@ def test_an_available_now_query_finishes_a_micro_batch(
 
     expected = ([5, 3], []) if has(Feature.AVAILABLE_NOW_GOES_ON) else ([5], [3])
     assert expected == (sizes(again), sizes(later))
+
+
+def test_the_log_end_in_the_progress(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """The progress of a limited micro-batch names the log end, or its own end with an old Spark.
+
+    So ``LagListener`` has no lag there."""
+    name = topic()
+    write(kafka, name, numbered("v", 9))
+    limited = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 4}
+    source = kfetch(spark, kafka, subscribe=name, **limited)
+    query = run_available(source, tmp_path, Delivered())
+
+    (reported,) = json.loads(query.recentProgress[0].json)["sources"]
+    documents = (reported[key]["topics"][name] for key in ("endOffset", "latestOffset"))
+    ends = [document["partitions"]["0"][0] for document in documents]
+    assert [4, 9 if has(Feature.LOG_ENDS_IN_PROGRESS) else 4] == ends
 
 
 @pytest.mark.skipif(has(Feature.LIMITED_AVAILABLE_NOW), reason="Spark 4.2 does not use the wrapper")

@@ -1,13 +1,14 @@
 """The tests of each feature with each version of Spark, and a table: ``make sparks``.
 
     python -m integration.spark_versions [--versions 4.0.5,4.3.0] [--only limits,batch] [--short]
-        [--setup]
+        [--processes N] [--setup]
 
 Each version has an environment and a run of pytest of its own, beside the connector of that
 version. A cell is ``pass``, ``fail`` with numbers, or ``none``. A note has the reasons of tests
 that did not run. The output is in
 ``.venv/sparks/<version>.log``. Exits with 1 if a test failed. ``--versions ends`` is the oldest and
-the newest one. ``--setup`` makes the environments, and runs no test.
+the newest one. ``--processes N`` runs N versions side by side. ``--setup`` makes the environments,
+and runs no test.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -43,7 +45,9 @@ def main() -> None:
     if chosen.setup:
         print("\n".join(str(python(version)) for version in versions))
         return
-    results = {version: _run(version, features, chosen.short) for version in versions}
+    with ThreadPoolExecutor(chosen.processes) as pool:
+        ran = pool.map(lambda version: _run(version, features, chosen.short), versions)
+        results = dict(zip(versions, ran, strict=True))
     print("\n".join(table(results, features)))
     cells = [cell(results[version].get(one.key, {})) for version in versions for one in features]
     sys.exit(1 if any(text.startswith("fail") for text in cells) else 0)
@@ -55,6 +59,7 @@ def _arguments() -> argparse.Namespace:
     keys = ", ".join(one.key for one in FEATURES)
     parser.add_argument("--only", default="", help=f"features: {keys}")
     parser.add_argument("--short", action="store_true", help="a few tests of each feature")
+    parser.add_argument("--processes", type=int, default=1, help="versions side by side")
     parser.add_argument("--setup", action="store_true", help="only make the environments")
     return parser.parse_args()
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _SPARK, _FAULTS = "integration/spark", "integration/faults"
+_CONTRACT, _FORMATS = "integration/contract", "integration/formats"
+# Not test_time_range: it waits for minutes, and counts bytes that are the same with each Spark.
+_CASES = ("mixed_content", "options", "planning", "starting_times")
+_SOURCE = ("check", "columns", "life", "positions", "refusals", "source", "starting_positions")
 _AVAILABLE_NOW = f"{_SPARK}/test_triggers.py::test_available_now"
 
 
@@ -28,8 +32,14 @@ FEATURES = (
     FeatureRow(
         "rows",
         "rows equal to the connector's",
-        (f"{_SPARK}/test_same_rows.py", "integration/contract"),
-        (f"{_SPARK}/test_same_rows.py", "integration/contract/test_options.py"),
+        (f"{_SPARK}/test_same_rows.py",),
+        (f"{_SPARK}/test_same_rows.py",),
+    ),
+    FeatureRow(
+        "contract",
+        "the connector's contract",
+        (*(f"{_CONTRACT}/test_{name}.py" for name in _CASES), f"{_SPARK}/test_connector_cases.py"),
+        (f"{_CONTRACT}/test_options.py",),
     ),
     FeatureRow(
         "kill",
@@ -59,14 +69,27 @@ FEATURES = (
     FeatureRow(
         "batch",
         "batch read",
-        (f"{_SPARK}/test_batch.py", f"{_SPARK}/test_facts.py"),
+        tuple(
+            f"{_SPARK}/test_{name}.py" for name in ("batch", "batch_sql", "batch_tasks", "facts")
+        ),
         (f"{_SPARK}/test_facts.py",),
     ),
     FeatureRow(
-        "typed",
-        "typed values",
-        ("integration/formats",),
-        ("integration/formats/test_stream.py::test_the_rows_are_those_of_from_json",),
+        "avro",
+        "Avro values",
+        (f"{_FORMATS}/test_avro.py", f"{_FORMATS}/test_avro_stream.py"),
+    ),
+    FeatureRow(
+        "protobuf",
+        "Protobuf values",
+        tuple(f"{_FORMATS}/test_protobuf{name}.py" for name in ("_values", "", "_stream")),
+    ),
+    FeatureRow("registry", "schemas of a registry", (f"{_FORMATS}/test_registry_stream.py",)),
+    FeatureRow(
+        "json",
+        "JSON values, dead letters",
+        (_FORMATS,),
+        (f"{_FORMATS}/test_stream.py::test_the_rows_are_those_of_from_json",),
     ),
     FeatureRow(
         "secured",
@@ -79,6 +102,11 @@ FEATURES = (
         "migration", "to the connector and back", ("integration/migration/test_migration.py",)
     ),
     FeatureRow("faults", "other faults", (_FAULTS,)),
+    FeatureRow(
+        "source",
+        "starts, columns, errors",
+        tuple(f"{_SPARK}/test_{name}.py" for name in _SOURCE),
+    ),
 )
 
 

@@ -29,7 +29,7 @@ FAULTS = [
     ("supervision", "orders-without-end", 5),
     ("supervision", "runs-of-the-predecessor-forgotten", 1),
     ("supervision", "no-back-off", 5),
-    ("supervision", "stopped-job-starts", 0),
+    ("supervision", "stopped-job-starts", 2),
     ("supervision", "hung-round-counts-from-its-beginning", 6),
     ("moves", "move-done-before-its-micro-batch", 288),
     ("moves", "rows-of-the-planned-micro-batch", 15),
