@@ -213,7 +213,8 @@ class Judge:
         for name, known in self._jobs.items():
             if known.run is not None and known.run.leader.environ[MARK] == mark:
                 fails = self._has_failed(kind, before[name], known.state)
-                known.failed_at = self._machine.now if fails else None
+                # A supervisor may be frozen between its look and its note.
+                known.failed_at = known.run.leader.ended_at if fails else None
 
     @staticmethod
     def _has_failed(kind: str, before: JobState | None, after: JobState | None) -> bool:

@@ -55,6 +55,8 @@ class Process:
     result: BaseException | None = None
     finished: bool = False
     """Whether its function has returned."""
+    ended_at: float = 0.0
+    """By the steady clock, once it does not run."""
 
     @property
     def alive(self) -> bool:
@@ -269,7 +271,7 @@ class Machine:
             child.parent = None
             if child.zombie:
                 self.reap(child)
-        process.zombie = True
+        process.zombie, process.ended_at = True, self.now
         if process.on_end is not None:
             self.after(0.0, process.on_end)
         if process.parent is None or not process.parent.alive:
