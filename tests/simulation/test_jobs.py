@@ -28,7 +28,7 @@ FAULTS = [
     ("supervision", "clock-steps-unseen", 6),
     ("supervision", "orders-without-end", 5),
     ("supervision", "runs-of-the-predecessor-forgotten", 1),
-    ("supervision", "no-back-off", 5),
+    ("supervision", "no-back-off", 1),
     ("supervision", "stopped-job-starts", 2),
     ("supervision", "hung-round-counts-from-its-beginning", 6),
     ("moves", "move-done-before-its-micro-batch", 288),
