@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from integration.delta import column
+from integration.delta_columns import column
 from integration.running.commands import Project
 from integration.running.project import write
 from kfetch_jobs.kafka import Cluster

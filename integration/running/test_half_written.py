@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from integration.delta import column
+from integration.delta_columns import column
 from integration.running.project import job
 from integration.running.sinks import drain, forget_last_commit, produce
 from integration.streams import PATIENCE_S

@@ -16,7 +16,7 @@ from kafka.admin import NewTopic
 from kafka.errors import TopicAlreadyExistsError
 
 from integration.checkpoints import batches
-from integration.delta import column
+from integration.delta_columns import column
 from integration.running.commands import Project
 from integration.running.project import write
 from integration.streams import PATIENCE_S

@@ -23,7 +23,7 @@ import pytest
 from kafka import KafkaProducer
 
 from integration.conftest import TopicFactory
-from integration.delta import column
+from integration.delta_columns import column
 from integration.storage.query import s3a_jars
 from integration.streams import wait_until
 from kfetch_jobs.kafka import Cluster

@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from integration.delta import column
+from integration.delta_columns import column
 from integration.running.clicks import EACH, produce
 from integration.running.commands import Project
 from integration.running.prometheus import program, scraping
