@@ -20,6 +20,7 @@ from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.dead_letter_frames import dead_letters_among, good_records, places_of
 from kfetch_jobs.run.dead_letters import DeadLetterCounts
+from kfetch_jobs.run.tables import unfenced
 from simulation.jobs.machine import Failure, Machine, Process
 from simulation.jobs.project import ENVIRON
 from simulation.jobs.system import Values, room_in_memory
@@ -154,7 +155,7 @@ class LettersSimulation:
         """What Spark does: plan a micro-batch, let the product write it, commit it."""
         counts = DeadLetterCounts()
         writer = delta_sink._splitting if self.stateful else delta_sink._transforming
-        write = writer(self.job, counts)
+        write = writer(self.job, counts, unfenced)
         pending = len(self._planned) > self._committed
         for _ in range(batches):
             number = self._committed

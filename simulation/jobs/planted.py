@@ -25,6 +25,7 @@ from kfetch_jobs.run import delta_sink, letters_table
 from kfetch_jobs.run.dataframes import apply_transform
 from kfetch_jobs.run.dead_letter_frames import good_records, places_of, split_rows_and_places
 from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
+from kfetch_jobs.run.tables import Check
 from kfetch_jobs.supervise import state_machine, status_reader
 from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.store import Store
@@ -143,22 +144,22 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
 def rows_before_letters() -> Iterator[None]:
     """Rows commit before dead letters."""
 
-    def transforming(job: Job, counts: DeadLetterCounts) -> delta_sink.Write:
-        put_letters = delta_sink._letters_writer(job, counts, stateful=False)
+    def transforming(job: Job, counts: DeadLetterCounts, check: Check) -> delta_sink.Write:
+        put_letters = delta_sink._letters_writer(job, counts, check, stateful=False)
 
         def write(batch: DataFrame, query: str, number: int) -> None:
             rows = apply_transform(job, good_records({"source": batch}))
-            delta_sink._write_rows(job, rows, query, number)
+            delta_sink._write_rows(job, rows, query, number, check=check)
             put_letters(places_of([batch]), query, number)
 
         return write
 
-    def splitting(job: Job, counts: DeadLetterCounts) -> delta_sink.Write:
-        put_letters = delta_sink._letters_writer(job, counts, stateful=True)
+    def splitting(job: Job, counts: DeadLetterCounts, check: Check) -> delta_sink.Write:
+        put_letters = delta_sink._letters_writer(job, counts, check, stateful=True)
 
         def write(batch: DataFrame, query: str, number: int) -> None:
             rows, places = split_rows_and_places(batch)
-            delta_sink._write_rows(job, rows, query, number)
+            delta_sink._write_rows(job, rows, query, number, check=check)
             put_letters(places, query, number)
 
         return write
@@ -174,8 +175,10 @@ def rows_before_letters() -> Iterator[None]:
 def letters_of_a_half_written_batch_stay() -> Iterator[None]:
     """Delta skips the dead letters of a micro-batch that comes again with another decoding."""
 
-    def repeat(job: Job, places: DataFrame, query: str, number: int, *, stateful: bool) -> Letters:
-        return letters_table.write_letters(job, places, query, number)
+    def repeat(
+        job: Job, places: DataFrame, query: str, number: int, check: Check, *, stateful: bool
+    ) -> Letters:
+        return letters_table.write_letters(job, places, query, number, check)
 
     with patch.object(delta_sink, "repeat_letters", repeat):
         yield

@@ -192,8 +192,6 @@ def movable_path(job: Job) -> StoredPath | None:
 
 
 def _backups_directory(checkpoint: StoredPath) -> StoredPath:
-    if isinstance(checkpoint, Path):
-        return Path(f"{checkpoint}.backups")
     return checkpoint.parent / f"{checkpoint.name}.backups"
 
 

@@ -119,11 +119,8 @@ def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> 
     if SUBMITTED in os.environ:  # its JVM has its arguments already
         builder = builder.config(map=dict(settings))
     file = settings_file(settings_path(log), settings)
-    with (
-        _output_to(output),
-        file,
-        _dying_with_this_process(),
-    ):  # the JVM inherits it, and the Python workers from the JVM
+    # The JVM inherits the output, and the Python workers from the JVM.
+    with _output_to(output), file, _dying_with_this_process():
         try:
             return builder.getOrCreate()
         except Exception as cause:

@@ -185,7 +185,7 @@ def _by_batch(job: Job, frame: DataFrame, write: Write) -> StreamingQuery:
     return queries[0]
 
 
-def _transforming(job: Job, counts: DeadLetterCounts, check: Check = unfenced) -> Write:
+def _transforming(job: Job, counts: DeadLetterCounts, check: Check) -> Write:
     """Returns the writer of the source's micro-batches: the transform has no state."""
     put_letters = _letters_writer(job, counts, check, stateful=False)
 
@@ -198,7 +198,7 @@ def _transforming(job: Job, counts: DeadLetterCounts, check: Check = unfenced) -
     return write
 
 
-def _splitting(job: Job, counts: DeadLetterCounts, check: Check = unfenced) -> Write:
+def _splitting(job: Job, counts: DeadLetterCounts, check: Check) -> Write:
     """Returns the writer of the micro-batches of ``rows_and_places``."""
     put_letters = _letters_writer(job, counts, check, stateful=True)
 
@@ -211,9 +211,7 @@ def _splitting(job: Job, counts: DeadLetterCounts, check: Check = unfenced) -> W
     return write
 
 
-def _letters_writer(
-    job: Job, counts: DeadLetterCounts, check: Check = unfenced, *, stateful: bool
-) -> Write:
+def _letters_writer(job: Job, counts: DeadLetterCounts, check: Check, *, stateful: bool) -> Write:
     """Returns the writer of dead letters. The first micro-batch of a run may be a repeated one."""
     first = True
 
@@ -239,9 +237,7 @@ def _persisted(batch: DataFrame) -> Iterator[None]:
         batch.unpersist()
 
 
-def _write_rows(
-    job: Job, rows: DataFrame, query: str, number: int, *, check: Check = unfenced
-) -> None:
+def _write_rows(job: Job, rows: DataFrame, query: str, number: int, *, check: Check) -> None:
     sink = job.file.sink
     check()
     if sink.mode == "merge":

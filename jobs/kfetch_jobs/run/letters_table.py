@@ -14,7 +14,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run.dead_letter_frames import dead_letters_among
 from kfetch_jobs.run.dead_letters import Letters
-from kfetch_jobs.run.tables import Check, append, existing_table, has_batch, unfenced
+from kfetch_jobs.run.tables import Check, append, existing_table, has_batch
 from kfetch_jobs.util.wording import counted
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ _PLACE = ("topic", "partition", "offset", "timestamp")
 _SAME = " AND ".join(f"t.{name} <=> s.{name}" for name in _PLACE)
 
 
-def write_letters(
-    job: Job, places: DataFrame, query: str, number: int, check: Check = unfenced
-) -> Letters:
+def write_letters(job: Job, places: DataFrame, query: str, number: int, check: Check) -> Letters:
     """Append the dead letters of a micro-batch to their table, and return their number.
 
     ``check`` raises an error if this process must not write any more.
@@ -50,7 +48,7 @@ def repeat_letters(
     places: DataFrame,
     query: str,
     number: int,
-    check: Check = unfenced,
+    check: Check,
     *,
     stateful: bool,
 ) -> Letters:

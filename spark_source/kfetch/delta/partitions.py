@@ -27,6 +27,8 @@ _FUNCTIONS = {"date": "date", "year": "integer", "month": "integer", "hour": "in
 """The functions of a timestamp, and the types of their results."""
 _COLUMN_TYPES = {"string", "byte", "short", "integer", "long", "date", "boolean"}
 """The types of columns that may be partition columns."""
+_CODES_MAX = 2**63
+"""So many combinations of values have different codes."""
 _ARROW_END = datetime(2037, 1, 1, tzinfo=UTC)
 _PLAIN = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -129,10 +131,11 @@ def split(
         yield (), batch
         return
     texts, codes = _codes(batch, partitions)
-    found, firsts, groups = np.unique(codes, return_index=True, return_inverse=True)
-    for group in range(len(found)):
-        rows = batch if len(found) == 1 else batch.take(np.flatnonzero(groups == group))
-        yield tuple(text[firsts[group]] for text in texts), rows
+    _, counts = np.unique(codes, return_counts=True)
+    groups = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
+    for group in groups:
+        rows = batch if len(groups) == 1 else batch.take(group)
+        yield tuple(text[group[0]] for text in texts), rows
 
 
 class _RowTexts:
@@ -153,11 +156,17 @@ def _codes(
     batch: pa.RecordBatch, partitions: Sequence[PartitionColumn]
 ) -> tuple[list[_RowTexts], Any]:
     """Returns the texts of each column, and for each row a number that stands for all of them."""
-    texts, codes = [], np.zeros(batch.num_rows, np.int64)
+    texts: list[_RowTexts] = []
+    codes: Any = np.zeros(batch.num_rows, np.int64)
+    combinations = 1
     for one in partitions:
         text = _RowTexts(pc.dictionary_encode(_value(batch, one), null_encoding="encode"))
         texts.append(text)
+        if combinations * len(text) > _CODES_MAX:
+            found, codes = np.unique(codes, return_inverse=True)
+            combinations = len(found)
         codes = codes * len(text) + text.codes
+        combinations *= len(text)
     return texts, codes
 
 

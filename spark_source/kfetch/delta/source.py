@@ -11,7 +11,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from kfetch.delta.plan import WritePlan
 from kfetch.errors import OptionError
@@ -43,10 +43,8 @@ class FilesDataSource(KfetchDataSource):
 
     def schema(self) -> StructType:
         """Returns the columns of a file's row, as ``files.FILE_SCHEMA`` has them."""
-        numbers = {"size", "rows"}
-        names = ("path", "size", "rows", "partitions", "statistics")
-        kinds = [LongType() if name in numbers else StringType() for name in names]
-        return StructType(list(map(StructField, names, kinds)))
+        row = StructType().add("path", "string").add("size", "long").add("rows", "long")
+        return row.add("partitions", "string").add("statistics", "string")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Returns the stream reader. See KfetchDataSource."""

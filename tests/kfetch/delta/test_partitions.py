@@ -120,6 +120,18 @@ def test_values_of_columns() -> None:
     assert {("a b", "true"): [1, 4], (None, "false"): [2], (None, None): [3]} == found
 
 
+def test_many_values_of_many_columns() -> None:
+    """Rows with different values are in different partitions, also if there are more combinations
+    of values than 64 bits can number."""
+    numbers = [*range(1 << 16), 0]
+    batch = pa.record_batch(
+        {"first": [*([0] * (1 << 16)), 1], **dict.fromkeys(("a", "b", "c", "d"), numbers)}
+    )
+    columns = [PartitionColumn(name=name, source=name) for name in batch.schema.names]
+
+    assert len(numbers) == sum(1 for _ in split(batch, columns))
+
+
 def test_no_partition_columns_no_copy() -> None:
     """Without partition columns a batch stays whole. Without rows there is no partition."""
     batch = pa.record_batch({"n": [1, 2]})
