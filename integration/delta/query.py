@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from integration.sessions import bare
 from integration.streams import finish
 from kfetch import delta
-from kfetch.delta import query
+from kfetch.delta import copying
 from kfetch.delta.log import TableLog
 from kfetch.delta.source import FilesDataSource, FilesReader
 
@@ -38,7 +38,7 @@ def main(asked: dict[str, Any]) -> None:
     directory = Path(asked["directory"])
     _stop_at(asked.get("stop_at", ""), directory)
     if asked.get("die"):
-        query.FilesDataSource = DyingDataSource
+        copying.FilesDataSource = DyingDataSource
     # The second number: so often a task is tried. Without it, local mode tries once.
     spark = bare(directory, "local[2,4]")
     options = {

@@ -18,6 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kfetch.delta.columns import projected
 from kfetch.delta.disk import sync
 from kfetch.delta.partitions import Values, directory, split
 from kfetch.delta.plan import WritePlan
@@ -72,7 +73,8 @@ class TaskFiles:
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Add a batch, whose memory may be reused behind the call. Yields completed files."""
-        for values, rows in split(batch, self._plan.partitions):
+        written = projected(batch, self._plan.columns)
+        for values, rows in split(written, self._plan.partitions, batch):
             file = self._open.get(values)
             if file is None:
                 yield from self._make_room()
@@ -126,8 +128,6 @@ class DataFile:
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add a copy of rows. It waits in memory."""
-        names = self._plan.columns
-        rows = rows.select(list(names)).rename_columns(list(names.values()))
         copy, size = _copied(rows)
         self._pending.append(copy)
         self.pending_bytes += size

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,17 +60,24 @@ class TableLog:
 
         Raises TableRefused if kfetch can't write the table, and OptionError without delta-rs.
         """
-        delta_rs = _delta_rs()
-        if not delta_rs.DeltaTable.is_deltatable(str(self._directory)):
+        if not self._exists():
             self._create()
-        self._table = self._loaded()
-        added = unknown_fields(self._fields, self._described().fields) if merge_schema else []
-        table = self._check([field for field in self._fields if field not in added])
-        if added:
+        if added := self.look(merge_schema=merge_schema):
             self._table.alter.add_columns(_schema(added).fields)
             self._table = self._loaded()
-            table = self._check(self._fields)
-        return table
+        return self._check(self._fields)
+
+    def look(self, *, merge_schema: bool) -> list[TableField]:
+        """Returns the columns that ``open`` adds to the table, and changes nothing.
+
+        Raises TableRefused if kfetch can't write the table, and OptionError without delta-rs.
+        """
+        if not self._exists():
+            return []
+        self._table = self._loaded()
+        added = unknown_fields(self._fields, self._described().fields) if merge_schema else []
+        self._check([field for field in self._fields if field not in added])
+        return added
 
     def has_batch(self, query: str, batch: int) -> bool:
         """Returns whether the log has a micro-batch of a query, or a later one."""
@@ -78,9 +85,12 @@ class TableLog:
         last = self._table.transaction_version(query)
         return last is not None and last >= batch
 
-    def commit(self, query: str, batch: int, files: Sequence[WrittenFile]) -> bool:
+    def commit(
+        self, query: str, batch: int, files: Sequence[WrittenFile], check: Callable[[], None]
+    ) -> bool:
         """Add the files of a micro-batch. Returns False if the log has the micro-batch already.
 
+        ``check`` comes right before each try: it raises an error if this process must not write.
         Raises TableRefused if the table has changed so that the files do not fit any more.
         """
         from deltalake.exceptions import CommitFailedError
@@ -90,6 +100,7 @@ class TableLog:
             if self.has_batch(query, batch):
                 return False
             self._check(self._fields)
+            check()
             try:
                 self._add(query, batch, files)
             except CommitFailedError as cause:
@@ -115,12 +126,14 @@ class TableLog:
         for version in range(before + 1, self._table.version() + 1):
             sync(self._directory / "_delta_log" / f"{version:020}.json", self._directory)
 
+    def _exists(self) -> bool:
+        return bool(_delta_rs().DeltaTable.is_deltatable(str(self._directory)))
+
     def _create(self) -> None:
         from deltalake.exceptions import DeltaError
 
-        delta_rs = _delta_rs()
         try:
-            delta_rs.DeltaTable.create(
+            _delta_rs().DeltaTable.create(
                 str(self._directory),
                 _schema(self._fields),
                 mode="error",
@@ -128,7 +141,7 @@ class TableLog:
             )
         except DeltaError:
             # Another writer may have created it at the same time.
-            if not delta_rs.DeltaTable.is_deltatable(str(self._directory)):
+            if not self._exists():
                 raise
 
     def _loaded(self) -> Any:

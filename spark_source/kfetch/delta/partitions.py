@@ -1,141 +1,90 @@
-"""The partition columns of a table: how a row gets its values, and what the log says of them. Pure.
+"""The partition columns of a table: their values for each row, and what the log says. Pure.
 
-A partition column is a column of the stream, or ``date``, ``year``, ``month`` or ``hour`` of a
-timestamp in a named zone. A table's files have no partition columns; the log has their values.
+A table's files have no partition columns; the log has their values.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfetch.delta.columns import Column, mistake, parse_column, value_of
 from kfetch.delta.types import TableField, type_text
-from kfetch.errors import OptionError
 
-_EXPRESSION = re.compile(
-    r"(?P<function>\w+)\s*\(\s*(?P<source>\w+)\s*(,\s*'(?P<zone>[^']*)'\s*)?\)"
-)
-_FUNCTIONS = {"date": "date", "year": "integer", "month": "integer", "hour": "integer"}
-"""The functions of a timestamp, and the types of their results."""
 _COLUMN_TYPES = {"string", "byte", "short", "integer", "long", "date", "boolean"}
 """The types of columns that may be partition columns."""
 _CODES_MAX = 2**63
 """So many combinations of values have different codes."""
-_ARROW_END = datetime(2037, 1, 1, tzinfo=UTC)
 _PLAIN = re.compile(r"[^A-Za-z0-9_.-]")
 
 Values = tuple[str | None, ...]
 """The values of all partition columns as the log has them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionColumn:
-    """A partition column, and where its value comes from."""
-
-    name: str
-    source: str
-    """A column of the stream."""
-    function: str = ""
-    """Of a timestamp; empty for the column itself."""
-    zone: str = ""
-    """The time zone of the function; empty for a timestamp without a zone."""
-
-
 def parse_partitions(
-    given: Mapping[str, str] | Sequence[str], fields: Sequence[TableField], zone: str
-) -> tuple[PartitionColumn, ...]:
+    given: Mapping[str, str] | Sequence[str],
+    columns: Sequence[Column],
+    fields: Sequence[TableField],
+    zone: str,
+) -> tuple[Column, ...]:
     """Returns the partition columns of ``partition_by``: columns, or names and expressions.
 
-    ``fields``: the stream's columns. ``zone``: that of expressions without one. Raises OptionError.
+    ``columns``: what the query writes. An expression adds a column to them. ``fields``: the columns
+    of the source. ``zone``: that of expressions without one. Raises OptionError.
     """
     pairs = given if isinstance(given, Mapping) else {name: name for name in given}
-    types = {field["name"].lower(): field for field in fields}
-    parsed = tuple(_parsed(name, text, types, zone) for name, text in pairs.items())
-    if parsed and {one.source.lower() for one in parsed if not one.function} >= set(types):
-        raise _mistake(
-            "", "it names all columns, and a table needs one that is no partition column"
-        )
+    known = {one.name.lower(): one for one in columns}
+    parsed = tuple(_partition(name, text, known, fields, zone) for name, text in pairs.items())
+    names = {one.name.lower() for one in parsed}
+    if parsed and names >= set(known):
+        raise mistake("", "it names all columns, and a table needs one that is no partition column")
+    for one in columns:
+        if one.function and one.name.lower() not in names:
+            raise mistake(one.name, "only a partition column may be a function")
     return parsed
 
 
-def _parsed(name: str, text: str, types: Mapping[str, TableField], zone: str) -> PartitionColumn:
-    call = _EXPRESSION.fullmatch(text.strip())
-    source = call["source"] if call else text.strip()
-    field = types.get(source.lower())
-    if field is None:
-        raise _mistake(name, f"the stream has no column {source}")
-    if call is None:
-        return _plain_column(name, field)
-    if call["function"] not in _FUNCTIONS:
-        raise _mistake(name, f"kfetch has no function {call['function']}")
-    if field["type"] not in ("timestamp", "timestamp_ntz"):
-        raise _mistake(name, f"{source} is {type_text(field['type'])}, and no timestamp")
-    if name.lower() in types:
-        raise _mistake(name, f"the stream has a column {name} already")
-    named = "" if field["type"] == "timestamp_ntz" else (call["zone"] or zone)
-    _check_zone(name, named)
-    return PartitionColumn(name=name, source=field["name"], function=call["function"], zone=named)
-
-
-def _plain_column(name: str, field: TableField) -> PartitionColumn:
-    if name.lower() != field["name"].lower():
-        raise _mistake(name, f"a partition column of {field['name']} needs the same name")
-    if field["type"] not in _COLUMN_TYPES:
-        raise _mistake(name, f"{type_text(field['type'])} is no type of a partition column")
-    return PartitionColumn(name=field["name"], source=field["name"])
-
-
-def _check_zone(name: str, zone: str) -> None:
-    if not zone:
-        return
-    try:
-        _local(pa.array([0], pa.timestamp("us", "UTC")), zone)
-    except (pa.ArrowInvalid, pa.ArrowKeyError):
-        raise _mistake(name, f"there is no time zone {zone}") from None
-
-
-def _mistake(name: str, what: str) -> OptionError:
-    which = f"the partition column {name}" if name else "partition_by"
-    return OptionError(
-        f"{which} is wrong: {what}",
-        action="name a column, or date, year, month or hour of a timestamp, as in "
-        "{'day': \"date(timestamp, 'UTC')\"}",
-        option="partition_by",
-    )
-
-
-def computed_fields(partitions: Sequence[PartitionColumn]) -> list[TableField]:
-    """Returns the columns that a table has beside those of the stream."""
-    return [
-        {"name": one.name, "type": _FUNCTIONS[one.function], "nullable": True, "metadata": {}}
-        for one in partitions
-        if one.function
-    ]
+def _partition(
+    name: str, text: str, known: Mapping[str, Column], fields: Sequence[TableField], zone: str
+) -> Column:
+    column = known.get(text.strip().lower())
+    if column is None:
+        column = parse_column(name, text, fields, zone)
+        if column.function and name.lower() not in known:
+            return column
+        whose = ".".join(column.path)
+        what = f"has a column {name} already" if column.function else f"does not write {whose}"
+        raise mistake(name, f"the stream {what}")
+    if name.lower() != column.name.lower():
+        raise mistake(name, f"a partition column of {column.name} needs the same name")
+    if column.type not in _COLUMN_TYPES:
+        raise mistake(name, f"{type_text(column.type)} is no type of a partition column")
+    return column
 
 
 def split(
-    batch: pa.RecordBatch, partitions: Sequence[PartitionColumn]
+    rows: pa.RecordBatch, partitions: Sequence[Column], batch: pa.RecordBatch
 ) -> Iterator[tuple[Values, pa.RecordBatch]]:
-    """Yields the rows of a batch by the values of their partition columns, in the rows' order."""
-    if not batch.num_rows:
+    """Yields rows by the values of their partition columns, in the rows' order.
+
+    ``batch`` has the source's columns of these rows, in the same order.
+    """
+    if not rows.num_rows:
         return
     if not partitions:
-        yield (), batch
+        yield (), rows
         return
     texts, codes = _codes(batch, partitions)
     _, counts = np.unique(codes, return_counts=True)
     groups = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
     for group in groups:
-        rows = batch if len(groups) == 1 else batch.take(group)
-        yield tuple(text[group[0]] for text in texts), rows
+        part = rows if len(groups) == 1 else rows.take(group)
+        yield tuple(text[group[0]] for text in texts), part
 
 
 class _RowTexts:
@@ -152,15 +101,13 @@ class _RowTexts:
         return self._texts[int(self.codes[row])]
 
 
-def _codes(
-    batch: pa.RecordBatch, partitions: Sequence[PartitionColumn]
-) -> tuple[list[_RowTexts], Any]:
+def _codes(batch: pa.RecordBatch, partitions: Sequence[Column]) -> tuple[list[_RowTexts], Any]:
     """Returns the texts of each column, and for each row a number that stands for all of them."""
     texts: list[_RowTexts] = []
     codes: Any = np.zeros(batch.num_rows, np.int64)
     combinations = 1
     for one in partitions:
-        text = _RowTexts(pc.dictionary_encode(_value(batch, one), null_encoding="encode"))
+        text = _RowTexts(pc.dictionary_encode(value_of(batch, one), null_encoding="encode"))
         texts.append(text)
         if combinations * len(text) > _CODES_MAX:
             found, codes = np.unique(codes, return_inverse=True)
@@ -170,28 +117,6 @@ def _codes(
     return texts, codes
 
 
-def _value(batch: pa.RecordBatch, one: PartitionColumn) -> Any:
-    source: Any = batch.column(one.source)
-    if not one.function:
-        return source
-    local = _local(source, one.zone) if one.zone else source
-    day = pc.floor_temporal(local, unit="day") if one.function == "date" else None
-    return day.cast(pa.date32()) if day is not None else getattr(pc, one.function)(local)
-
-
-def _local(timestamps: Any, zone: str) -> Any:
-    """Returns the times on the clocks of a zone. From 2038 on, Arrow knows no summer time."""
-    within = pc.less(timestamps, pa.scalar(_ARROW_END, timestamps.type))
-    if pc.all(within).as_py() is not False:
-        return pc.local_timestamp(timestamps.cast(pa.timestamp("us", zone)))
-    known = ZoneInfo(zone)
-    moments = [
-        moment and moment.astimezone(known).replace(tzinfo=None)
-        for moment in timestamps.to_pylist()
-    ]
-    return pa.array(moments, pa.timestamp("us"))
-
-
 def _text(value: object) -> str | None:
     """Returns a value as Delta's log has it. An empty text counts as null there."""
     if isinstance(value, bool):
@@ -199,7 +124,7 @@ def _text(value: object) -> str | None:
     return None if value is None or value == "" else str(value)
 
 
-def directory(partitions: Sequence[PartitionColumn], values: Values) -> str:
+def directory(partitions: Sequence[Column], values: Values) -> str:
     """Returns the directory of files with these values, for people: readers look into the log.
 
     Characters that a path or a URI would change are underscores there.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from kfetch.delta.partitions import PartitionColumn
+from kfetch.delta.columns import Column
 from kfetch.delta.statistics import COLUMNS
 from kfetch.errors import TableRefused
 
@@ -28,9 +28,9 @@ class WritePlan:
     """The table's, an absolute path."""
     source_schema: str
     """The stream's columns, as the JSON of Spark's StructType."""
-    columns: Mapping[str, str]
-    """The columns of the files: the stream's names, in the table's order, and the table's names."""
-    partitions: tuple[PartitionColumn, ...]
+    columns: tuple[Column, ...]
+    """Those of the files, in the table's order and with the table's names."""
+    partitions: tuple[Column, ...]
     codec: str
     statistics_columns: int
     """So many leaf columns have statistics. A negative number: all."""
@@ -47,7 +47,8 @@ class WritePlan:
     def from_json(cls, text: str) -> Self:
         """Returns the plan of a text of ``to_json``."""
         given = json.loads(text)
-        given["partitions"] = tuple(PartitionColumn(**one) for one in given["partitions"])
+        for name in ("columns", "partitions"):
+            given[name] = tuple(Column(**one | {"path": tuple(one["path"])}) for one in given[name])
         return cls(**given)
 
 

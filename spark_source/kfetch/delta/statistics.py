@@ -18,6 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfetch.delta.columns import value_at
+
 COLUMNS = 32
 """So many leaf columns have statistics, unless delta.dataSkippingNumIndexedCols says otherwise."""
 _TEXT_MAX = 32
@@ -58,18 +60,11 @@ def columns_with_nan(batch: pa.RecordBatch, found: Sequence[Leaf]) -> set[int]:
     """Returns the indices of leaves with a NaN. Parquet's bounds pass it over; to Spark it is the
     largest number."""
     floats = [(i, leaf) for i, leaf in enumerate(found) if _is_float(leaf.type)]
-    return {i for i, leaf in floats if pc.any(pc.is_nan(_column(batch, leaf))).as_py()}
+    return {i for i, leaf in floats if pc.any(pc.is_nan(value_at(batch, leaf.path))).as_py()}
 
 
 def _is_float(kind: pa.DataType | None) -> bool:
     return kind is not None and pa.types.is_floating(kind)
-
-
-def _column(batch: pa.RecordBatch, leaf: Leaf) -> Any:
-    column: Any = batch.column(leaf.path[0])
-    for name in leaf.path[1:]:
-        column = pc.struct_field(column, name)
-    return column
 
 
 def file_statistics(metadata: Any, found: Sequence[Leaf], without_bounds: set[int]) -> str:

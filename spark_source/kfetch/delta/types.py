@@ -72,6 +72,13 @@ def check_fields(ours: Sequence[TableField], table: Sequence[TableField], where:
             f"the table {where} has no column {' and '.join(field['name'] for field in unknown)}",
             action="leave it out with option columns, or add it with merge_schema=True",
         )
+    for field in unknown_fields(table, ours):
+        if not field["nullable"]:
+            raise TableRefused(
+                f"column {field['name']} of the table {where} is NOT NULL, and the stream has no "
+                "such column",
+                action="read it as well, or allow nulls in the table",
+            )
     theirs = {field["name"].lower(): field for field in table}
     for field in ours:
         for path, mine, other in _differences(field, theirs[field["name"].lower()], ""):

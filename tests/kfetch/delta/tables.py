@@ -11,9 +11,10 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from kfetch.delta.columns import Column, all_columns
 from kfetch.delta.files import written_files
 from kfetch.delta.log import TableLog, WrittenFile
-from kfetch.delta.partitions import PartitionColumn, computed_fields, parse_partitions
+from kfetch.delta.partitions import parse_partitions
 from kfetch.delta.plan import WritePlan, file_settings
 from kfetch.delta.types import TableField
 
@@ -27,10 +28,15 @@ def field(
     return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
 
 
+def column(name: str, path: str = "", kind: Any = "string", **more: str) -> Column:
+    """A column of a table, from a path of the source; default: from the column of that name."""
+    return Column(name=name, type=kind, path=tuple((path or name).split(".")), **more)
+
+
 def plan_of(
     directory: Path,
     columns: Iterable[str],
-    partitions: Sequence[PartitionColumn] = (),
+    partitions: Sequence[Column] = (),
     **settings: object,
 ) -> WritePlan:
     """A plan for these columns, under the same names in the table."""
@@ -38,7 +44,7 @@ def plan_of(
     asked = {
         "directory": str(directory),
         "source_schema": "",
-        "columns": {name: name for name in columns if name not in outside},
+        "columns": tuple(column(name) for name in columns if name not in outside),
         "partitions": tuple(partitions),
         **file_settings({}, 256 * MIB),
         **settings,
@@ -63,9 +69,10 @@ class Table:
         zone: str = "UTC",
     ) -> None:
         self.directory = directory
-        self.partitions = parse_partitions(partition_by, fields, zone)
+        self.partitions = parse_partitions(partition_by, all_columns(fields), fields, zone)
         names = [one.name for one in self.partitions]
-        self.log = TableLog(directory, [*fields, *computed_fields(self.partitions)], names)
+        computed = [one.field for one in self.partitions if one.function]
+        self.log = TableLog(directory, [*fields, *computed], names)
         self.log.open(merge_schema=False)
         self.plan = plan_of(directory, [one["name"] for one in fields], self.partitions)
 
@@ -75,7 +82,7 @@ class Table:
 
     def append(self, query: str, number: int, *batches: pa.RecordBatch) -> bool:
         """Write and commit a micro-batch."""
-        return self.log.commit(query, number, self.write(*batches))
+        return self.log.commit(query, number, self.write(*batches), lambda: None)
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows that delta-rs reads."""

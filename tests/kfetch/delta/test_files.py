@@ -12,10 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kfetch.delta.files import TaskFiles, written_files
-from kfetch.delta.partitions import PartitionColumn
-from tests.kfetch.delta.tables import MIB, by_duckdb, files_of, plan_of
+from tests.kfetch.delta.tables import MIB, by_duckdb, column, files_of, plan_of
 
-BY_DAY = (PartitionColumn(name="day", source="day"),)
+BY_DAY = (column("day"),)
 
 
 def numbers(count: int, first: int = 0) -> pa.RecordBatch:
@@ -112,7 +111,7 @@ def test_partition_columns_are_not_in_the_files(tmp_path: Path) -> None:
 
 def test_columns_get_the_names_of_the_table(tmp_path: Path) -> None:
     """In the table's order and spelling. Other columns stay out."""
-    plan = replace(plan_of(tmp_path, []), columns={"b": "B", "a": "a"})
+    plan = replace(plan_of(tmp_path, []), columns=(column("B", "b"), column("a")))
     (file,) = files_of([pa.record_batch({"a": [1], "x": [2], "b": [3]})], plan)
 
     assert {"B": [3], "a": [1]} == pq.read_table(tmp_path / file.path).to_pydict()

@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, 
 
 from kfetch.delta.log import TableLog
 from kfetch.errors import OptionError, TableRefused
-from tests.kfetch.delta.tables import Table, field
+from tests.kfetch.delta.tables import Table, column, field
 
 COLUMNS = [field("n"), field("t", "string")]
 QUERY = "75a0c3a1-0000-4000-8000-000000000000"
@@ -69,7 +69,7 @@ def test_two_drivers_with_one_checkpoint(tmp_path: Path) -> None:
     def race(query: str, batch: int) -> bool:
         found = looked(query, batch)
         if not raced:
-            raced.append(table.log.commit(QUERY, 0, files))
+            raced.append(table.log.commit(QUERY, 0, files, lambda: None))
         return found
 
     other.log.has_batch = race  # type: ignore[method-assign]
@@ -180,7 +180,7 @@ def test_a_query_finds_its_table_by_path(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "t"), pa.table({"T": ["0"], "N": [0], "extra": [1.5]}))
     table = Table(tmp_path / "t", COLUMNS)
     batch = pa.record_batch({"t": ["1"], "n": [1]})
-    table.plan = replace(table.plan, columns={"t": "T", "n": "N"})
+    table.plan = replace(table.plan, columns=(column("T", "t"), column("N", "n")))
 
     table.append(QUERY, 0, batch)
 
@@ -287,7 +287,7 @@ def test_a_file_that_the_driver_does_not_see(tmp_path: Path) -> None:
 
     for wrong in (replace(file, path="part-x.parquet"), replace(file, size=file.size + 1)):
         with pytest.raises(TableRefused, match="does not see the file"):
-            table.log.commit(QUERY, 0, [wrong])
+            table.log.commit(QUERY, 0, [wrong], lambda: None)
     assert [] == table.rows()
 
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.delta.partitions import PartitionColumn, directory, parse_partitions, split
+from kfetch.delta.columns import Column, all_columns
+from kfetch.delta.partitions import directory, parse_partitions, split
 from kfetch.errors import OptionError
-from tests.kfetch.delta.tables import field
+from tests.kfetch.delta.tables import column, field
 
 FIELDS = [
     field("id"),
@@ -25,28 +26,28 @@ FIELDS = [
 ]
 
 
-def parsed(given: Any) -> tuple[PartitionColumn, ...]:
+def parsed(given: Any) -> tuple[Column, ...]:
     """The partition columns, in Berlin's time unless they say otherwise."""
-    return parse_partitions(given, FIELDS, "Europe/Berlin")
+    return parse_partitions(given, all_columns(FIELDS), FIELDS, "Europe/Berlin")
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (["country"], PartitionColumn(name="Country", source="Country")),
-        ({"ok": "ok"}, PartitionColumn(name="ok", source="ok")),
+        (["country"], column("Country")),
+        ({"ok": "ok"}, column("ok", kind="boolean")),
         (
             {"day": "date(at)"},
-            PartitionColumn(name="day", source="at", function="date", zone="Europe/Berlin"),
+            column("day", "at", "date", function="date", zone="Europe/Berlin"),
         ),
         (
             {"h": "hour( AT , 'UTC' )"},
-            PartitionColumn(name="h", source="at", function="hour", zone="UTC"),
+            column("h", "at", "integer", function="hour", zone="UTC"),
         ),
-        ({"y": "year(local)"}, PartitionColumn(name="y", source="local", function="year")),
+        ({"y": "year(local)"}, column("y", "local", "integer", function="year")),
     ],
 )
-def test_expressions(given: Any, expected: PartitionColumn) -> None:
+def test_expressions(given: Any, expected: Column) -> None:
     """A column, or a function of a timestamp; a timestamp without a zone needs none."""
     assert (expected,) == parsed(given)
 
@@ -67,7 +68,7 @@ def test_expressions(given: Any, expected: PartitionColumn) -> None:
 )
 def test_mistakes(given: Any, sentence: str) -> None:
     """A wrong expression is an error that says which one, and why."""
-    with pytest.raises(OptionError, match=r"partition_by|partition column") as caught:
+    with pytest.raises(OptionError, match=r"partition_by|the column") as caught:
         parsed(given)
 
     assert sentence in str(caught.value)
@@ -76,7 +77,7 @@ def test_mistakes(given: Any, sentence: str) -> None:
 def test_a_table_needs_another_column() -> None:
     """Readers of Parquet get no rows from files without columns."""
     with pytest.raises(OptionError, match="names all columns"):
-        parse_partitions(["id"], [field("id")], "UTC")
+        parse_partitions(["id"], all_columns([field("id")]), [field("id")], "UTC")
 
 
 MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(
@@ -90,9 +91,7 @@ def test_parts_of_a_moment_are_those_of_the_zone(moments: list[datetime | None],
     """Python's own calendar finds the same date, year, month and hour, before 1970 too, and each
     row is in one partition, in the order of the rows."""
     functions = ("date", "year", "month", "hour")
-    columns = [
-        PartitionColumn(name=name, source="at", function=name, zone=zone) for name in functions
-    ]
+    columns = [column(name, "at", function=name, zone=zone) for name in functions]
     batch = pa.record_batch(
         {"at": pa.array(moments, pa.timestamp("us", "UTC")), "n": range(len(moments))}
     )
@@ -103,7 +102,7 @@ def test_parts_of_a_moment_are_those_of_the_zone(moments: list[datetime | None],
         key = tuple(None if part is None else str(part) for part in parts)
         expected.setdefault(key, []).append(number)
 
-    found = {values: rows["n"].to_pylist() for values, rows in split(batch, columns)}
+    found = {values: rows["n"].to_pylist() for values, rows in split(batch, columns, batch)}
 
     assert expected == found
 
@@ -113,9 +112,9 @@ def test_values_of_columns() -> None:
     batch = pa.record_batch(
         {"t": ["a b", "", None, "a b"], "ok": [True, False, None, True], "n": [1, 2, 3, 4]}
     )
-    columns = [PartitionColumn(name=name, source=name) for name in ("t", "ok")]
+    columns = [column(name) for name in ("t", "ok")]
 
-    found = {values: rows["n"].to_pylist() for values, rows in split(batch, columns)}
+    found = {values: rows["n"].to_pylist() for values, rows in split(batch, columns, batch)}
 
     assert {("a b", "true"): [1, 4], (None, "false"): [2], (None, None): [3]} == found
 
@@ -127,22 +126,22 @@ def test_many_values_of_many_columns() -> None:
     batch = pa.record_batch(
         {"first": [*([0] * (1 << 16)), 1], **dict.fromkeys(("a", "b", "c", "d"), numbers)}
     )
-    columns = [PartitionColumn(name=name, source=name) for name in batch.schema.names]
+    columns = [column(name) for name in batch.schema.names]
 
-    assert len(numbers) == sum(1 for _ in split(batch, columns))
+    assert len(numbers) == sum(1 for _ in split(batch, columns, batch))
 
 
 def test_no_partition_columns_no_copy() -> None:
     """Without partition columns a batch stays whole. Without rows there is no partition."""
     batch = pa.record_batch({"n": [1, 2]})
 
-    assert [((), batch)] == list(split(batch, ()))
-    assert [] == list(split(batch.slice(0, 0), ()))
+    assert [((), batch)] == list(split(batch, (), batch))
+    assert [] == list(split(batch.slice(0, 0), (), batch))
 
 
 def test_directories_are_plain() -> None:
     """No path has a character that a URI would change, a step out of the table, or no end."""
-    columns = [PartitionColumn(name="a b", source="a"), PartitionColumn(name="c", source="c")]
+    columns = [column("a b", "a"), column("c")]
 
     assert "a_b=.._.._x_y/c=__HIVE_DEFAULT_PARTITION__/" == directory(columns, ("../../x%y", None))
     assert len(directory(columns, ("x" * 10_000, "y"))) < 200
@@ -155,11 +154,9 @@ def test_many_days_are_many_partitions() -> None:
     batch = pa.record_batch(
         {"at": pa.array(moments, pa.timestamp("us", "UTC")), "t": [str(n % 3) for n in range(500)]}
     )
-    columns = parse_partitions(
-        {"d": "date(at, 'UTC')", "h": "hour(at, 'UTC')", "t": "t"},
-        [field("at", "timestamp"), field("t", "string"), field("n")],
-        "UTC",
-    )
+    fields = [field("at", "timestamp"), field("t", "string"), field("n")]
+    given = {"d": "date(at, 'UTC')", "h": "hour(at, 'UTC')", "t": "t"}
+    columns = parse_partitions(given, all_columns(fields), fields, "UTC")
     expected = {(str(m.date()), str(m.hour), str(n % 3)) for n, m in enumerate(moments)}
 
-    assert expected == {values for values, _ in split(batch, columns)}
+    assert expected == {values for values, _ in split(batch, columns, batch)}

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kfetch.delta.partitions import PartitionColumn
 from kfetch.delta.plan import WritePlan, file_settings
 from kfetch.errors import TableRefused
-from tests.kfetch.delta.tables import MIB, plan_of
+from tests.kfetch.delta.tables import MIB, column, plan_of
 
 CODEC = "delta.parquet.compression.codec"
 
@@ -59,7 +58,7 @@ def test_wrong_properties(name: str, text: str) -> None:
 
 def test_a_plan_travels_as_text(tmp_path: Path) -> None:
     """It is an option of Spark, and options are texts."""
-    day = PartitionColumn(name="day", source="at", function="date", zone="UTC")
+    day = column("day", "at", "date", function="date", zone="UTC")
     plan = plan_of(tmp_path, ["ü", "n"], [day])
 
     assert plan == WritePlan.from_json(plan.to_json())

@@ -64,7 +64,7 @@ def test_equal_columns_fit() -> None:
     """The order and the case of columns, further columns and comments do not matter."""
     ours = [field("id"), field("s", NESTED)]
     commented = {**NESTED, "fields": [field("a", "integer", comment="x"), NESTED["fields"][1]]}
-    table = [field("S", commented), field("extra", "date", nullable=False), field("ID")]
+    table = [field("S", commented), field("extra", "date"), field("ID")]
 
     check_fields(ours, table, "/t")
     assert [] == unknown_fields(ours, table)
@@ -104,3 +104,10 @@ def test_differences_are_told(ours: Any, theirs: Any, sentence: str) -> None:
         check_fields([ours], [theirs], "/t")
 
     assert sentence in str(caught.value)
+
+
+def test_a_column_that_needs_values() -> None:
+    """Without a value for a column that is NOT NULL, readers would find a null there."""
+    table = [field("id"), field("day", "date", nullable=False)]
+    with pytest.raises(TableRefused, match="column day of the table /t is NOT NULL"):
+        check_fields([field("id")], table, "/t")

@@ -1,0 +1,145 @@
+"""The columns that a query writes: which value of a record each of them has. Pure.
+
+A column is one of the source, a field of its structs, or ``date``, ``year``, ``month`` or ``hour``
+of a timestamp in a named zone. The texts are those of SQL: ``value.id``, ``date(timestamp)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kfetch.delta.types import TableField, type_text
+from kfetch.errors import OptionError
+
+_EXPRESSION = re.compile(
+    r"(?P<function>\w+)\s*\(\s*(?P<path>[\w.]+)\s*(,\s*'(?P<zone>[^']*)'\s*)?\)"
+)
+FUNCTIONS = {"date": "date", "year": "integer", "month": "integer", "hour": "integer"}
+"""The functions of a timestamp, and the types of their results."""
+_ARROW_END = datetime(2037, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of the table, and where its value comes from."""
+
+    name: str
+    type: Any
+    """As the log of Delta has it."""
+    path: tuple[str, ...]
+    """The source's names: a column, and fields of its structs."""
+    function: str = ""
+    """Of a timestamp; empty for the value itself."""
+    zone: str = ""
+    """The time zone of the function; empty for a timestamp without a zone."""
+
+    @property
+    def field(self) -> TableField:
+        """The column of the table's schema."""
+        return {"name": self.name, "type": self.type, "nullable": True, "metadata": {}}
+
+
+def all_columns(fields: Iterable[TableField]) -> list[Column]:
+    """Returns the columns of the source as they are."""
+    return [Column(name=one["name"], type=one["type"], path=(one["name"],)) for one in fields]
+
+
+def parse_column(name: str, text: str, fields: Sequence[TableField], zone: str) -> Column:
+    """Returns the column of a text. ``fields``: the source's columns. Raises OptionError.
+
+    ``zone``: that of a function without one.
+    """
+    call = _EXPRESSION.fullmatch(text.strip())
+    path, kind = _found(name, (call["path"] if call else text.strip()).split("."), fields)
+    if call is None:
+        return Column(name=name, type=kind, path=path)
+    if call["function"] not in FUNCTIONS:
+        raise mistake(name, f"kfetch has no function {call['function']}")
+    if kind not in ("timestamp", "timestamp_ntz"):
+        raise mistake(name, f"{'.'.join(path)} is {type_text(kind)}, and no timestamp")
+    named = "" if kind == "timestamp_ntz" else (call["zone"] or zone)
+    _check_zone(name, named)
+    result = FUNCTIONS[call["function"]]
+    return Column(name=name, type=result, path=path, function=call["function"], zone=named)
+
+
+def _found(
+    name: str, path: Sequence[str], fields: Sequence[TableField]
+) -> tuple[tuple[str, ...], Any]:
+    """Returns the source's own spelling of a path, and the type of what is there."""
+    found: list[str] = []
+    kind: Any = {"type": "struct", "fields": fields}
+    for part in path:
+        inside = kind["fields"] if isinstance(kind, Mapping) and kind["type"] == "struct" else ()
+        same = [one for one in inside if one["name"].lower() == part.lower()]
+        if len(same) != 1:
+            which = " has no column " if not same else " has several columns "
+            raise mistake(name, f"the stream{which}{'.'.join([*found, part])}")
+        found.append(same[0]["name"])
+        kind = same[0]["type"]
+    return tuple(found), kind
+
+
+def _check_zone(name: str, zone: str) -> None:
+    if not zone:
+        return
+    try:
+        _local(pa.array([0], pa.timestamp("us", "UTC")), zone)
+    except (pa.ArrowInvalid, pa.ArrowKeyError):
+        raise mistake(name, f"there is no time zone {zone}") from None
+
+
+def mistake(name: str, what: str) -> OptionError:
+    """Returns the error of a column; without a name, of all partition columns."""
+    which = f"the column {name}" if name else "partition_by"
+    return OptionError(
+        f"{which} is wrong: {what}",
+        action="name a column, or date, year, month or hour of a timestamp, as in "
+        "{'day': \"date(timestamp, 'UTC')\"}",
+        option="partition_by",
+    )
+
+
+def projected(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Returns a batch of these columns, with the names of the table. It copies no values."""
+    arrays = [value_at(batch, one.path) for one in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[one.name for one in columns])
+
+
+def value_at(batch: pa.RecordBatch, path: Sequence[str]) -> Any:
+    """Returns the values of a column, or of a field of structs. A field of a null is null."""
+    column: Any = batch.column(path[0])
+    for name in path[1:]:
+        column = pc.struct_field(column, name)
+    return column
+
+
+def value_of(batch: pa.RecordBatch, column: Column) -> Any:
+    """Returns the values of a column, with its function."""
+    source = value_at(batch, column.path)
+    if not column.function:
+        return source
+    local = _local(source, column.zone) if column.zone else source
+    day = pc.floor_temporal(local, unit="day") if column.function == "date" else None
+    return day.cast(pa.date32()) if day is not None else getattr(pc, column.function)(local)
+
+
+def _local(timestamps: Any, zone: str) -> Any:
+    """Returns the times on the clocks of a zone. From 2038 on, Arrow knows no summer time."""
+    within = pc.less(timestamps, pa.scalar(_ARROW_END, timestamps.type))
+    if pc.all(within).as_py() is not False:
+        return pc.local_timestamp(timestamps.cast(pa.timestamp("us", zone)))
+    known = ZoneInfo(zone)
+    moments = [
+        moment and moment.astimezone(known).replace(tzinfo=None)
+        for moment in timestamps.to_pylist()
+    ]
+    return pa.array(moments, pa.timestamp("us"))
