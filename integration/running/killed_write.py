@@ -1,6 +1,7 @@
 """Runs a job and kills itself between two commits: ``python -m integration.running.killed_write``.
 
-Arguments: the project's directory, and the commit after which the process dies: letters or rows.
+Arguments: the project's directory, and the step after which the process dies: the commit of letters
+or of rows, or files that are written and not committed.
 """
 
 from __future__ import annotations
@@ -12,20 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from integration.streams import finish
+from kfetch.delta.log import TableLog
 from kfetch_jobs import config
 from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.tables import unfenced
 
 
 def _die_after(commit: str) -> None:
     write_rows = delta_sink._write_rows
 
+    def die(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def write(*args: Any, **more: Any) -> None:
         if commit == "rows":
             write_rows(*args, **more)
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
 
     delta_sink._write_rows = write
+    if commit == "files":
+        TableLog._add = die  # type: ignore[method-assign]
 
 
 def main() -> None:
@@ -34,7 +42,7 @@ def main() -> None:
     made = config.load(directory / "kfetch.yml", {}).job("one")
     _die_after(commit)
     with session(made.spark, name="killed", log=directory / "killed.log") as spark:
-        finish(delta_sink.start(spark, made))
+        finish(delta_sink.start(spark, made, unfenced))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from integration.streams import finish
 from kfetch_jobs.config import Job
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.tables import unfenced
 
 DEAD = """\
 source:
@@ -68,7 +69,7 @@ def written(directory: Path, code: str) -> str:
 
 def drain(spark: SparkSession, made: Job) -> None:
     """Run the job over what there is."""
-    finish(delta_sink.start(spark, made))
+    finish(delta_sink.start(spark, made, unfenced))
 
 
 def forget_last_commit(made: Job) -> None:

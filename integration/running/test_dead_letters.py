@@ -15,6 +15,7 @@ from integration.running.test_sinks import drain_watched
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.tables import unfenced
 
 pytestmark = pytest.mark.integration
 
@@ -157,4 +158,4 @@ def test_what_spark_refuses(
     code = written(tmp_path, CODE.format(transform))
     text = JOB.format(topic=topic(1), source=TYPED, code=code, sink="")
     with pytest.raises(ConfigError, match=sentence):
-        delta_sink.start(spark, job(tmp_path, kafka, text))
+        delta_sink.start(spark, job(tmp_path, kafka, text), unfenced)

@@ -21,6 +21,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.tables import unfenced
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -63,7 +64,8 @@ def test_tables_of_the_examples(
         with ThreadPoolExecutor(2) as pool:
             # Jobs in one session would share the view `source`.
             ended = pool.map(
-                lambda job: finish(delta_sink.start(spark.newSession(), job)), jobs.values()
+                lambda job: finish(delta_sink.start(spark.newSession(), job, unfenced)),
+                jobs.values(),
             )
             assert 6 == len(list(ended))
 

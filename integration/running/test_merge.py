@@ -25,6 +25,7 @@ from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.run import delta_sink, merging
 from kfetch_jobs.run.spark_errors import job_error
+from kfetch_jobs.run.tables import unfenced
 
 pytestmark = pytest.mark.integration
 
@@ -129,7 +130,7 @@ def test_a_table_without_the_columns_of_latest_by(
     spark.sql(f"INSERT INTO delta.`{tmp_path}/table` VALUES (1, 'old'), (2, 'old')")
     text = MERGE.format(topic=name)
     with pytest.raises(ConfigError, match=r"one\.yml:7: .*table has no column gone and offset"):
-        delta_sink.start(spark, job(tmp_path, kafka, text))
+        delta_sink.start(spark, job(tmp_path, kafka, text), unfenced)
 
     produce(kafka, name, b'{"id": 1, "page": "/new"}')
     drain(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
@@ -30,6 +31,7 @@ from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.plan import plan_move
 from kfetch_jobs.offsets.target import shifted
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.tables import unfenced
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -68,6 +70,17 @@ sink: {{path: table, mode: merge, keys: partition, latestBy: seen}}
 trigger: availableNow
 """
 
+STRAIGHT = """\
+source:
+  cluster: main
+  subscribe: {topic}
+  options: {{startingOffsets: earliest, valueFormat: json, valueSchema: id BIGINT}}
+transform:
+  sql: SELECT value.id, partition, offset, timestampType AS version FROM source
+sink: {{path: table, write: straight}}
+trigger: availableNow
+"""
+
 
 class Shop:
     """A project with one job, whose runs share the tests' Spark; commands are processes."""
@@ -91,7 +104,7 @@ class Shop:
         self.project = write(
             self.directory, self.kafka, one=text.format(topic=self.topic, version=version)
         )
-        finish(delta_sink.start(self.spark, self.project.job("one")))
+        finish(delta_sink.start(self.spark, self.project.job("one"), unfenced))
 
     def offsets(self, *words: str, code: int = 0) -> Any:
         said = Project(self.directory, self.kafka).kfetch(
@@ -111,6 +124,12 @@ class Shop:
         if name == "dead":
             return sorted((row.partition, row.offset) for row in rows)
         return sorted((row.id, row.version) for row in rows)
+
+    def places(self) -> list[tuple[int, int]]:
+        """Partition and offset of all rows, as delta-rs reads them."""
+        table = DeltaTable(str(self.directory / "table"))
+        rows = table.to_pyarrow_table(columns=["partition", "offset"]).to_pylist()
+        return sorted((row["partition"], row["offset"]) for row in rows)
 
     @property
     def checkpoint(self) -> Path:
@@ -145,6 +164,31 @@ def at(seconds: int) -> str:
     return datetime.fromtimestamp(T0 / 1000 + seconds, UTC).isoformat()
 
 
+def places(count: int) -> list[tuple[int, int]]:
+    """The places of so many records."""
+    return sorted((number % 2, number // 2) for number in range(count))
+
+
+@pytest.mark.long
+def test_rows_that_tasks_wrote(shop: Shop, shared: None) -> None:
+    """Rows that tasks wrote are deleted and come again, also an unfinished micro-batch. Undone, all
+    is as it was."""
+    shop.produce(6, at_s=0)
+    shop.run(STRAIGHT)
+    shop.produce(4, at_s=60)
+    shop.run(STRAIGHT)
+    forget_commit(shop.checkpoint, max(batches(shop.checkpoint, "commits")))
+    done = shop.move("replay", "--to-datetime", at(60), "--execute")
+    assert [4] == list(done["deleted"].values())
+    assert places(6) == shop.places()
+    shop.move("undo", "--execute")
+    assert places(10) == shop.places()
+    shop.move("replay", "--to-datetime", at(60), "--execute")
+    shop.run(STRAIGHT)
+
+    assert places(10) == shop.places()
+
+
 def test_rows_come_again_and_all_is_undone(shop: Shop, shared: None) -> None:
     """From a time on: exactly those that the plan names, with their dead letters, each once in the
     table; undone before the next run, the table and the position are what they were."""
@@ -162,7 +206,7 @@ def test_rows_come_again_and_all_is_undone(shop: Shop, shared: None) -> None:
     assert first[:11] == shop.rows()
 
     job = shop.project.job("one")
-    undo.undo(shop.project, job, undo.plan_undo(job))
+    undo.undo(shop.project, job, undo.plan_undo(job), unfenced)
     assert (first, [(0, 0), (0, 6)]) == (shop.rows(), shop.rows("dead"))
     shop.move("replay", "--to-datetime", at(60), "--execute")
     shop.produce(2, at_s=120)
@@ -195,7 +239,7 @@ def test_a_batch_that_nobody_knows_the_end_of(shop: Shop, shared: None) -> None:
     job = shop.project.job("one")
     with execution.jobs_at_rest(shop.project, job):
         plan = plan_move(job, Verb.REPLAY, shifted(0), [], margin_percent=1)
-        assert [3, 1] == [*execution.execute(shop.project, job, plan).deleted.values()]
+        assert [3, 1] == [*execution.execute(shop.project, job, plan, unfenced).deleted.values()]
     shop.run(text, version=2)
     assert [(n, 1 if n < 4 else 2) for n in (1, 2, 3, 5, 6, 7)] == shop.rows()
     assert [(0, 0), (0, 2)] == shop.rows("dead")
@@ -211,7 +255,7 @@ def test_rows_that_can_not_be_told_apart(shop: Shop, shared: None) -> None:
     job = project.job("one")
     with pytest.raises(JobsError, match="table keeps no column topic of its records"):
         execution.execute(
-            project, job, plan_move(job, Verb.REPLAY, shifted(-1), [], margin_percent=1)
+            project, job, plan_move(job, Verb.REPLAY, shifted(-1), [], margin_percent=1), unfenced
         )
 
     assert before == shop.files()
@@ -249,7 +293,7 @@ def replayed(shop: Shop, **said: bool) -> dict[str, int]:
     job = shop.project.job("one")
     with execution.jobs_at_rest(shop.project, job):
         plan = plan_move(job, Verb.REPLAY, shifted(-1), [], margin_percent=1)
-        done = execution.execute(shop.project, job, plan, **said)
+        done = execution.execute(shop.project, job, plan, unfenced, **said)
     return {Path(name).name: count for name, count in done.deleted.items()}
 
 
@@ -279,7 +323,7 @@ def test_a_version_that_a_vacuum_took_away(shop: Shop, shared: None) -> None:
     before, job = (shop.files(), shop.rows(), shop.rows("dead")), shop.project.job("one")
 
     with pytest.raises(JobsError) as refused:
-        undo.undo(shop.project, job, undo.plan_undo(job))
+        undo.undo(shop.project, job, undo.plan_undo(job), unfenced)
     assert f"{shop.directory}/table has lost files of its version" in str(refused.value)
     assert "(VACUUM), so it can't go back to it: let the job go on as it is" in str(refused.value)
     assert before == (shop.files(), shop.rows(), shop.rows("dead"))
@@ -302,19 +346,19 @@ def test_a_table_of_several_jobs(
     texts = {name: text.format(topic=read, version=1) for name, read in jobs.items()}
     shop.project = write(shop.directory, kafka, one=texts["one"], two=texts["two"])
     for name in ("one", "two"):
-        finish(delta_sink.start(shop.spark, shop.project.job(name)))
+        finish(delta_sink.start(shop.spark, shop.project.job(name), unfenced))
     assert {"table": 2, "dead": 0} == replayed(shop)
     assert [(1, 1), (1, 1), (2, 1), (3, 1)] == shop.rows()
 
     other.produce(2, at_s=60)
-    finish(delta_sink.start(shop.spark, shop.project.job("two")))
+    finish(delta_sink.start(shop.spark, shop.project.job("two"), unfenced))
     job = shop.project.job("one")
     with pytest.raises(JobsError, match=r"job two has written to .* would take those rows away"):
-        undo.undo(shop.project, job, undo.plan_undo(job))
+        undo.undo(shop.project, job, undo.plan_undo(job), unfenced)
 
-    finish(delta_sink.start(shop.spark, job))
+    finish(delta_sink.start(shop.spark, job, unfenced))
     shop.project = write(shop.directory, kafka, three=texts["three"])
-    finish(delta_sink.start(shop.spark, shop.project.job("three")))
+    finish(delta_sink.start(shop.spark, shop.project.job("three"), unfenced))
     before = shop.files(), shop.rows()
     with pytest.raises(JobsError, match=f"job three writes rows of topic {shop.topic} to the same"):
         replayed(shop)

@@ -18,6 +18,7 @@ from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.dead_letter_frames import LETTER
 from kfetch_jobs.run.spark_errors import job_error
+from kfetch_jobs.run.tables import unfenced
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -188,7 +189,7 @@ def test_a_transform_that_needs_the_bytes(
     with pytest.raises(
         ConfigError, match=r"with decode, the view has no column value, .*from_json"
     ):
-        delta_sink.start(spark, made)
+        delta_sink.start(spark, made, unfenced)
 
 
 def test_a_name_of_its_own(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.query_recorder import QueryRecorder, query_listener
 from kfetch_jobs.run.start_checks import check_new_query
+from kfetch_jobs.run.tables import unfenced
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +47,7 @@ def drain_watched(spark: SparkSession, made: Job) -> list[Batch]:
     heard = query_listener(watch)
     spark.streams.addListener(heard)
     try:
-        finish(delta_sink.start(spark, made, watch.counts))
+        finish(delta_sink.start(spark, made, unfenced, watch.counts))
         # Spark's words come late: the first may be of the end of the query before.
         wait_until(lambda: told and watch.ended.is_set(), what="word of a micro-batch and the end")
     finally:
@@ -148,7 +150,7 @@ def test_a_join_with_a_static_table_beside_dead_letters(
     code = written(tmp_path / "right", STATIC_JOIN.format(users=users, how="right"))
     wrong = job(tmp_path / "right", kafka, DEAD.format(topic=name, code=code))
     with pytest.raises(ConfigError, match=r"one\.yml:8: .*[Rr]ight"):
-        delta_sink.start(spark, wrong)
+        delta_sink.start(spark, wrong, unfenced)
 
 
 MISTAKES = [
@@ -200,7 +202,7 @@ def test_what_only_spark_finds(
     made = job(tmp_path, kafka, text.format(topic=topic(1), code=code).replace(old, new))
 
     with pytest.raises(ConfigError, match=sentence):
-        delta_sink.start(spark, made)
+        delta_sink.start(spark, made, unfenced)
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])
@@ -307,7 +309,7 @@ def test_a_name_of_another_kind_of_table(
     made = job(tmp_path, kafka, text.replace("path: table", "table: plain"))
     spark.sql(f"CREATE TABLE plain (id BIGINT) USING parquet LOCATION '{tmp_path}/plain'")
     try:
-        for look in (check_new_query, delta_sink.start):
+        for look in (check_new_query, partial(delta_sink.start, check=unfenced)):
             with pytest.raises(ConfigError, match=r"one\.yml:8: .*plain.* is not a Delta table"):
                 look(spark, made)
     finally:

@@ -69,7 +69,7 @@ def test_columns(
     """Those that the SQL names, and those that decoding, errors and dead letters need. Whatever is
     unclear keeps all. The result has the same schema."""
     made = job(tmp_path, kafka, JOB.format(topic="t", source=source, sink=sink, sql=sql))
-    frames, result = delta_sink._frames(spark, made)
+    frames, result, _ = delta_sink._frames(spark, made)
 
     assert columns == [name for name in frames["source"].columns if name in ALL]
     frames["source"].createOrReplaceTempView("source")

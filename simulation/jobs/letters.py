@@ -18,8 +18,8 @@ from kfetch_jobs import config
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.batch_counts import BatchCounts
 from kfetch_jobs.run.dead_letter_frames import dead_letters_among, good_records, places_of
-from kfetch_jobs.run.dead_letters import DeadLetterCounts
 from kfetch_jobs.run.tables import unfenced
 from simulation.jobs.machine import Failure, Machine, Process
 from simulation.jobs.project import ENVIRON
@@ -153,7 +153,7 @@ class LettersSimulation:
 
     def _write(self, batches: int, decoding: int) -> None:
         """What Spark does: plan a micro-batch, let the product write it, commit it."""
-        counts = DeadLetterCounts()
+        counts = BatchCounts()
         writer = delta_sink._splitting if self.stateful else delta_sink._transforming
         write = writer(self.job, counts, unfenced)
         pending = len(self._planned) > self._committed

@@ -360,13 +360,13 @@ class MovesSimulation:
         target = LATEST if action.latest and verb is Verb.RESET else EARLIEST
         if action.shift is not None:
             target = shifted(action.shift)
-        with execution.jobs_at_rest(project, job):
+        with execution.jobs_at_rest(project, job) as check:
             planned = plan.plan_move(job, verb, target, [], margin_percent=1)
-            execution.execute(project, job, planned, give_up_batch=False)
+            execution.execute(project, job, planned, check, give_up_batch=False)
 
     def _undo_body(self) -> None:
-        with execution.jobs_at_rest(self.project, self.job):
-            undo.undo(self.project, self.job, undo.plan_undo(self.job))
+        with execution.jobs_at_rest(self.project, self.job) as check:
+            undo.undo(self.project, self.job, undo.plan_undo(self.job), check)
 
     def _run_body(self) -> None:
         """A run as ``run/runner.py`` begins it, and micro-batches as Spark does them."""

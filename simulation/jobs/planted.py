@@ -22,9 +22,9 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.offsets import plan
 from kfetch_jobs.offsets.target import PartitionOffsets
 from kfetch_jobs.run import delta_sink, letters_table
+from kfetch_jobs.run.batch_counts import BatchCounts, Letters
 from kfetch_jobs.run.dataframes import apply_transform
 from kfetch_jobs.run.dead_letter_frames import good_records, places_of, split_rows_and_places
-from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
 from kfetch_jobs.run.tables import Check
 from kfetch_jobs.supervise import state_machine, status_reader
 from kfetch_jobs.supervise.rules import CronTimes, Rules
@@ -144,7 +144,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
 def rows_before_letters() -> Iterator[None]:
     """Rows commit before dead letters."""
 
-    def transforming(job: Job, counts: DeadLetterCounts, check: Check) -> delta_sink.Write:
+    def transforming(job: Job, counts: BatchCounts, check: Check) -> delta_sink.Write:
         put_letters = delta_sink._letters_writer(job, counts, check, stateful=False)
 
         def write(batch: DataFrame, query: str, number: int) -> None:
@@ -154,7 +154,7 @@ def rows_before_letters() -> Iterator[None]:
 
         return write
 
-    def splitting(job: Job, counts: DeadLetterCounts, check: Check) -> delta_sink.Write:
+    def splitting(job: Job, counts: BatchCounts, check: Check) -> delta_sink.Write:
         put_letters = delta_sink._letters_writer(job, counts, check, stateful=True)
 
         def write(batch: DataFrame, query: str, number: int) -> None:

@@ -20,6 +20,7 @@ keeps it running.
     functions.py       checks that ``module:function`` exists, without running it
     source_options.py  checks a job's options with the source's own parser
     merge_order.py     the columns that order the rows of a merge
+    write_way.py       what of a job needs Spark for its rows; selection.py reads its SQL
     cross_checks.py    checks of all jobs together: ``after``, shared checkpoints and tables
     snapshot.py        the files of a job as they were validated
     schema.py          JSON Schema for editors

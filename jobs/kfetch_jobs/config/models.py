@@ -200,6 +200,9 @@ class Sink(Target):
     that row was."""
     partitionBy: Names = Field(default_factory=list)
     """The partition columns of a new table."""
+    write: Literal["spark", "straight", "auto"] = "spark"
+    """``straight``: tasks write the table's files themselves, for jobs that only copy. ``auto``:
+    do so if the job and the table allow it. Both need ``pip install 'kfetch-jobs[straight]'``."""
     deadLetters: DeadLetters | None = None
     """The table for records that cannot be decoded."""
     repeatRows: bool = False

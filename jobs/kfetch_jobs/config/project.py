@@ -20,6 +20,7 @@ from kfetch_jobs.config.job import Job, TableLocation
 from kfetch_jobs.config.merge_order import order_mistakes
 from kfetch_jobs.config.models import EnvironmentFile, JobFile, Model, ProjectFile, Target
 from kfetch_jobs.config.source_options import option_mistakes, source_location
+from kfetch_jobs.config.write_way import write_mistakes
 from kfetch_jobs.config.yamlfile import Document, display, read, suggestion, with_placeholders
 from kfetch_jobs.errors import ConfigError
 
@@ -112,6 +113,7 @@ class Project:
             *option_mistakes(job),
             *_transform_mistakes(job),
             *_table_mistakes(job),
+            *write_mistakes(job),
         ]
         wrong = wrong or [*order_mistakes(job)]  # behind a typo, ``latestBy`` only seems missing
         if wrong:

@@ -25,7 +25,7 @@ from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_sam
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
 from kfetch_jobs.progress.progress_file import append_replayed
 from kfetch_jobs.run.job_lock import hold_job
-from kfetch_jobs.run.tables import Check, unfenced
+from kfetch_jobs.run.tables import Check
 from kfetch_jobs.util.wording import counted
 
 Report = Callable[[str], None]
@@ -85,11 +85,11 @@ def execute(
     project: Project,
     job: Job,
     plan: MovePlan,
+    check: Check,
     *,
     give_up_batch: bool = False,
     several_rows: bool = False,
     report: Report = silent,
-    check: Check = unfenced,
 ) -> MoveResult:
     """Carry out a plan, within ``jobs_at_rest``, which yields ``check``.
 

@@ -22,7 +22,7 @@ from kfetch_jobs.offsets.shared_tables import check_no_writes_since, jobs_on_sam
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
 from kfetch_jobs.progress.batch import RowsRestored
 from kfetch_jobs.progress.progress_file import append_entry
-from kfetch_jobs.run.tables import Check, unfenced
+from kfetch_jobs.run.tables import Check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +71,7 @@ def plan_undo(job: Job) -> UndoPlan:
 
 
 def undo(
-    project: Project,
-    job: Job,
-    plan: UndoPlan,
-    *,
-    report: Report = silent,
-    check: Check = unfenced,
+    project: Project, job: Job, plan: UndoPlan, check: Check, *, report: Report = silent
 ) -> None:
     """Carry out the plan, within ``jobs_at_rest``, which yields ``check``.
 

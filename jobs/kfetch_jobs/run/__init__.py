@@ -12,7 +12,8 @@ used_columns.py    the columns of the source that a job's SQL uses
 stateless.py       finds an operator that needs more than one micro-batch
 merging.py         merges rows, so that a key's row never becomes older
 delta_sink.py      writes the DataFrame to Delta, each micro-batch exactly once
-dead_letters.py    counts records that could not be decoded
+straight.py        which jobs' tasks write the table's files themselves
+batch_counts.py    counts of micro-batches that Spark does not know
 query_recorder.py  records Spark's reports, for ``progress/``
 watching.py        unreachable brokers, for the run's log, and whether tasks of Spark finish
 outages.py         an outage of another system, by the innermost cause: pure

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.decode import NO_BYTES, lacks_bytes
+from kfetch_jobs.config.field_types import Options
 from kfetch_jobs.errors import ConfigError, SparkError
 from kfetch_jobs.jvm.spark import cause_of, lost_jvm
 from kfetch_jobs.progress.reports import broker_report_path
@@ -39,14 +40,19 @@ def source_frames(
     for view, source in job.file.views().items():
         at = ("source",) if job.file.source else ("sources", view)
         with user_mistakes(job, *at):
-            report = str(broker_report_path(job.directory, view))
-            options = {_BROKER_REPORT: report} | job.source_options(view, zone)
-            options |= {"columns": ",".join(columns)} if columns else {}
+            options = run_options(job, view, zone, columns)
             frame = spark.readStream.format("kfetch").options(**options).load()
             if job.dead_letters is not None:
                 frame = frame.withColumnRenamed("deadLetter", LETTER)
             frames[view] = _named(frame, source.decode.into) if source.decode else frame
     return frames
+
+
+def run_options(job: Job, view: str, zone: str | None, columns: Sequence[str] = ()) -> Options:
+    """Returns the options of a source in a run. See ``source_frames``; ``zone``: the session's."""
+    report = str(broker_report_path(job.directory, view))
+    options = {_BROKER_REPORT: report} | job.source_options(view, zone)
+    return options | ({"columns": ",".join(columns)} if columns else {})
 
 
 def _named(frame: DataFrame, into: str) -> DataFrame:

@@ -3,6 +3,8 @@
 append                  Delta's own streaming sink: the table records (query id, batch id)
 merge, dead letters     foreachBatch, with the same record as txnAppId and txnVersion. Delta skips a
                         batch that is repeated after a crash, because the table has its record
+straight                tasks write the files, foreachBatch commits them with the same record. So a
+                        job may change between both ways at any micro-batch (``straight``)
 
 A micro-batch may come again after a change of the decoding. ``letters_table`` then keeps each
 record in one of the two tables.
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,6 +34,7 @@ from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, SparkError
+from kfetch_jobs.run.batch_counts import BatchCounts
 from kfetch_jobs.run.dataframes import apply_transform, source_frames, user_mistakes
 from kfetch_jobs.run.dead_letter_frames import (
     check_no_registry,
@@ -41,18 +44,20 @@ from kfetch_jobs.run.dead_letter_frames import (
     rows_and_places,
     split_rows_and_places,
 )
-from kfetch_jobs.run.dead_letters import DeadLetterCounts
 from kfetch_jobs.run.letters_table import repeat_letters, write_letters
 from kfetch_jobs.run.merging import merge
 from kfetch_jobs.run.sink_columns import check_named_columns, check_table_columns, refused_types
 from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
-from kfetch_jobs.run.tables import Check, append, unfenced
+from kfetch_jobs.run.straight import chosen
+from kfetch_jobs.run.tables import Check, append, may_evolve
 from kfetch_jobs.run.used_columns import used_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from kfetch.delta.copying import TableCopy
 
 log = logging.getLogger("kfetch_jobs.run")
 
@@ -61,26 +66,29 @@ _START_S = 600
 
 
 def start(
-    spark: SparkSession,
-    job: Job,
-    counts: DeadLetterCounts | None = None,
-    check: Check = unfenced,
+    spark: SparkSession, job: Job, check: Check, counts: BatchCounts | None = None
 ) -> StreamingQuery:
     """Starts the job's query. Raises ConfigError if Spark or Delta refuse its definition.
 
-    ``counts`` gets the number of dead letters of each micro-batch. ``check`` raises an error if
-    this process must not write any more.
+    ``check`` raises an error if this process must not write any more. ``counts`` gets what Spark
+    does not count of each micro-batch.
     """
     _check_catalog(spark, job)
-    frames, result = _frames(spark, job)
+    counts = counts or BatchCounts()
+    frames, result, columns = _frames(spark, job)
     check_named_columns(job, result.schema)
     with user_mistakes(job, "sink"):
         check_table_columns(spark, job, result.schema)
     if job.file.sink.deleteWhen is not None:
         with user_mistakes(job, "sink", "deleteWhen"):
             result.where(job.file.sink.deleteWhen)
+    if copy := chosen(job, result, columns):
+        check()
+        evolves = may_evolve(spark, job)
+        return _by_batch(
+            job, copy.frame(spark, merge_schema=evolves), _copying(copy, counts, check)
+        )
     if job.dead_letters is not None:
-        counts = counts or DeadLetterCounts()
         if not stateful_operator(result._jdf.queryExecution().analyzed()):
             return _by_batch(job, frames["source"], _transforming(job, counts, check))
         check_no_registry(job)
@@ -102,10 +110,11 @@ def _may_repeat(job: Job) -> bool:
     return path is None or read_checkpoint(path).pending
 
 
-def _frames(spark: SparkSession, job: Job) -> tuple[dict[str, DataFrame], DataFrame]:
-    """Returns the job's streams, and the result of its transform.
+def _frames(spark: SparkSession, job: Job) -> tuple[dict[str, DataFrame], DataFrame, Sequence[str]]:
+    """Returns the job's streams, the result of its transform, and the columns of the source.
 
-    The streams have only the columns that the transform uses, if its SQL shows them.
+    The streams have only the columns that the transform uses, if its SQL shows them. Without these
+    columns, they are those of the job's options.
     """
     frames = source_frames(spark, job)
     result = apply_transform(job, good_records(frames))
@@ -116,8 +125,8 @@ def _frames(spark: SparkSession, job: Job) -> tuple[dict[str, DataFrame], DataFr
             narrow_result = apply_transform(job, good_records(narrow))
             if narrow_result.schema == result.schema:
                 log.info("the transform uses these columns of the source: %s", ", ".join(columns))
-                return narrow, narrow_result
-    return frames, result
+                return narrow, narrow_result, columns
+    return frames, result, ()
 
 
 def _check_catalog(spark: SparkSession, job: Job) -> None:
@@ -185,7 +194,16 @@ def _by_batch(job: Job, frame: DataFrame, write: Write) -> StreamingQuery:
     return queries[0]
 
 
-def _transforming(job: Job, counts: DeadLetterCounts, check: Check) -> Write:
+def _copying(copy: TableCopy, counts: BatchCounts, check: Check) -> Write:
+    """Returns the writer of files that tasks have written."""
+
+    def write(files: DataFrame, query: str, number: int) -> None:
+        counts.put_rows(number, copy.write(files, query, number, check))
+
+    return write
+
+
+def _transforming(job: Job, counts: BatchCounts, check: Check) -> Write:
     """Returns the writer of the source's micro-batches: the transform has no state."""
     put_letters = _letters_writer(job, counts, check, stateful=False)
 
@@ -198,7 +216,7 @@ def _transforming(job: Job, counts: DeadLetterCounts, check: Check) -> Write:
     return write
 
 
-def _splitting(job: Job, counts: DeadLetterCounts, check: Check) -> Write:
+def _splitting(job: Job, counts: BatchCounts, check: Check) -> Write:
     """Returns the writer of the micro-batches of ``rows_and_places``."""
     put_letters = _letters_writer(job, counts, check, stateful=True)
 
@@ -211,7 +229,7 @@ def _splitting(job: Job, counts: DeadLetterCounts, check: Check) -> Write:
     return write
 
 
-def _letters_writer(job: Job, counts: DeadLetterCounts, check: Check, *, stateful: bool) -> Write:
+def _letters_writer(job: Job, counts: BatchCounts, check: Check, *, stateful: bool) -> Write:
     """Returns the writer of dead letters. The first micro-batch of a run may be a repeated one."""
     first = True
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.run.batch_counts import Letters
 from kfetch_jobs.run.dead_letter_frames import dead_letters_among
-from kfetch_jobs.run.dead_letters import Letters
 from kfetch_jobs.run.tables import Check, append, existing_table, has_batch
 from kfetch_jobs.util.wording import counted
 

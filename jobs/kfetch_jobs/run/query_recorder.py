@@ -26,7 +26,7 @@ from kfetch_jobs.progress.partition_lags import summarize
 from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.progress.reports import Pulse, write_partition_lags, write_pulse
 from kfetch_jobs.progress.spark_progress import batch_from_spark, end_offsets
-from kfetch_jobs.run.dead_letters import DeadLetterCounts
+from kfetch_jobs.run.batch_counts import BatchCounts
 
 ReportBatch = Callable[[Batch], None]
 
@@ -62,8 +62,8 @@ class QueryRecorder:
         self._lags_written = 0.0
         self.ended = threading.Event()
         self.batches = self.rows = self.lag = self.dead_letters = 0
-        self.counts = DeadLetterCounts()
-        """The dead letters of micro-batches that Spark has not reported yet."""
+        self.counts = BatchCounts()
+        """Counts of micro-batches that Spark has not reported yet."""
 
     def record_start(self, query: str) -> None:
         """Record that the query has started. ``query`` is Spark's id of it."""
@@ -75,7 +75,7 @@ class QueryRecorder:
 
         ``progress`` is the JSON of StreamingQueryProgress.
         """
-        progress = _counted_once(progress, self.counts.reads)
+        progress = _counted_once(progress, self.counts)
         lags = self._unwritten_lags = self._lag_history.lags(progress)
         self._query = str(progress["id"])
         if progress["sources"] and "addBatch" in progress["durationMs"]:
@@ -137,18 +137,15 @@ class QueryRecorder:
         return Pulse(at=now, batch=None, lag=0 if settled else None, query=self._query)
 
 
-def _counted_once(progress: dict[str, Any], reads: int) -> dict[str, Any]:
+def _counted_once(progress: dict[str, Any], counts: BatchCounts) -> dict[str, Any]:
     """Returns a progress report in which each record counts once.
 
-    ``reads`` says how often Spark reads the query's only source. If its plan has the source as
-    often, they all read the same records, and only the first one stays.
+    If Spark reads the query's only source several times, all read the same records, and only the
+    first one stays.
     """
-    if reads == 1:
-        return progress
-    return progress | {
-        "numInputRows": progress["numInputRows"] // reads,
-        "sources": progress["sources"][:1],
-    }
+    rows = counts.take_rows(progress["batchId"], progress["numInputRows"])
+    sources = progress["sources"] if counts.reads == 1 else progress["sources"][:1]
+    return progress | {"numInputRows": rows, "sources": sources}
 
 
 def query_listener(recorder: QueryRecorder) -> Any:

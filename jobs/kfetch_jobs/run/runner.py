@@ -79,7 +79,7 @@ def run(job: Job, report: ReportBatch) -> RunResult:
                 check_new_query(spark, job)
                 spark.streams.addListener(query_listener(recorder))
                 fence.check()
-                query = delta_sink.start(spark, job, recorder.counts, fence.check)
+                query = delta_sink.start(spark, job, fence.check, recorder.counts)
                 tasks = TaskProgress(spark.sparkContext.statusTracker())
                 _wait(job, query, recorder, stop, tasks, fence)
         return RunResult(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kfetch_jobs.config import Job, TableLocation
+from kfetch_jobs.config import Job, TableLocation, write_way
+from kfetch_jobs.config.write_way import AUTO_MERGE
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 Check = Callable[[], None]
 """Raises an error if this process must not write any more. See ``job_lock.Fence``."""
-
-_AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
 def unfenced() -> None:
@@ -33,10 +32,8 @@ def existing_table(spark: SparkSession, location: TableLocation) -> DeltaTable |
 
 
 def may_evolve(spark: SparkSession, job: Job) -> bool:
-    """Returns whether Delta may add columns to the job's table. Options count in any case."""
-    options = {name.lower(): value for name, value in job.file.sink.options.items()}
-    option = options.get("mergeschema") or options.get("overwriteschema")
-    return (option or spark.conf.get(_AUTO_MERGE, None) or "").lower() == "true"
+    """Returns whether Delta may add columns to the job's table."""
+    return write_way.may_evolve(job, {AUTO_MERGE: spark.conf.get(AUTO_MERGE, None) or ""})
 
 
 def has_batch(table: DeltaTable | None, query: str, number: int) -> bool:

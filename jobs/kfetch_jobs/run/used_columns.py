@@ -58,7 +58,7 @@ def references(plan: Any) -> set[str] | None:
     Returns None for a plan with subqueries or with an unknown operator.
     """
     names = set(_names(plan.outputSet()))
-    for node in nodes(plan, ends_at=_is_source):
+    for node in nodes(plan, ends_at=is_source):
         is_known = node.nodeName() in _KNOWN or not node.children().size()
         if not is_known or node.subqueries().size():
             return None
@@ -66,8 +66,9 @@ def references(plan: Any) -> set[str] | None:
     return names
 
 
-def _is_source(node: Any) -> bool:
-    if node.nodeName() != "SubqueryAlias" or node.alias() != "source":
+def is_source(node: Any, view: str = "source") -> bool:
+    """Returns whether an operator of a plan is a view of the job's source, and nothing above it."""
+    if node.nodeName() != "SubqueryAlias" or node.alias() != view:
         return False
     return [child.nodeName() for child in items(node.children())] == ["View"]
 

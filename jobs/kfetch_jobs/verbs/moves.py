@@ -258,10 +258,10 @@ def _move(
                 loaded,
                 job,
                 plan,
+                check,
                 give_up_batch=request.give_up_batch,
                 several_rows=request.several_rows,
                 report=report,
-                check=check,
             )
     if as_json:
         typer.echo(json.dumps(_json(plan, done, others)))

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import typer
 
@@ -60,12 +60,13 @@ def plan(
     loaded = project_of(project, environment).job(job)
     report = job_report.report(loaded, time.time())
     schema = _schema(loaded, report.sources[0])
+    way = WriteWay.of(loaded)
     if as_json:
-        typer.echo(json.dumps(_plan_json(loaded, report, schema)))
+        typer.echo(json.dumps(_plan_json(loaded, report, schema, way)))
     else:
         warn(option_warnings(loaded))
-        _show_plan(loaded, report, schema)
-    wrong = report.missing or report.leaderless or report.unreadable
+        _show_plan(loaded, report, schema, way)
+    wrong = report.missing or report.leaderless or report.unreadable or way.refusal
     raise typer.Exit(0 if report.fits and not wrong else 1)
 
 
@@ -84,10 +85,39 @@ def _schema(job: Job, source: SourceReport) -> str | None:
     return ", ".join(f"{name} {kind}" for name, kind in kinds.items())
 
 
-def _show_plan(job: Job, report: JobReport, schema: str | None) -> None:
+class WriteWay(NamedTuple):
+    """How a run writes the rows. Both are empty if tasks write the table's files."""
+
+    clause: str = ""
+    """What sends the rows through Spark."""
+    refusal: str = ""
+    """Why the run would fail."""
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Returns the way of a job, without Spark. It looks at the table, too."""
+        from kfetch_jobs.errors import ConfigError
+        from kfetch_jobs.run.straight import way
+
+        try:
+            found = way(job, job.spark, job.spark.get("spark.sql.session.timeZone", "UTC"))
+        except ConfigError as error:
+            return cls(refusal=error.message)
+        return cls(clause=found if isinstance(found, str) else "")
+
+    def __str__(self) -> str:
+        if self.refusal:
+            return f"FAILS: {self.refusal}"
+        if self.clause:
+            return f"written through Spark ({self.clause})"
+        return "written straight: tasks write the table's files"
+
+
+def _show_plan(job: Job, report: JobReport, schema: str | None, way: WriteWay) -> None:
     typer.echo(f"{job.name}: {job.file.trigger}, into {job.target}")
     typer.echo(f"checkpoint: {_progress_of(report.checkpoint)}")
     typer.echo(f"columns: {schema or 'the transform makes them; only Spark knows them'}")
+    typer.echo(str(way))
     if report.refusal:
         typer.echo(f"FAILS: {report.refusal}")
     for source in report.sources:
@@ -159,13 +189,15 @@ def _partition_row(partition: Partition) -> tuple[str, ...]:
     )
 
 
-def _plan_json(job: Job, report: JobReport, schema: str | None) -> dict[str, Any]:
+def _plan_json(job: Job, report: JobReport, schema: str | None, way: WriteWay) -> dict[str, Any]:
     from kfetch_jobs.config.source_options import option_warnings
 
     return _job_json(report) | {
         "target": str(job.target),
         "trigger": str(job.file.trigger),
         "columns": schema,
+        "through_spark": way.clause or None,
+        "write_refusal": way.refusal or None,
         "warnings": option_warnings(job),
         "sources": [_source_json(source) for source in report.sources],
     }

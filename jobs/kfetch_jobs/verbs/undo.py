@@ -71,7 +71,7 @@ def undo(
             _show_undoing(plan, partitions)
             show_others(others)
         if execute:
-            undoing.undo(loaded_project, loaded, plan, report=report, check=check)
+            undoing.undo(loaded_project, loaded, plan, check, report=report)
     if as_json:
         typer.echo(json.dumps(_undoing_json(plan, execute, others)))
     else:

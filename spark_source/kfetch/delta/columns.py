@@ -28,7 +28,7 @@ _ARROW_END = datetime(2037, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class TableColumn:
     """A column of the table, and where its value comes from."""
 
     name: str
@@ -47,12 +47,12 @@ class Column:
         return {"name": self.name, "type": self.type, "nullable": True, "metadata": {}}
 
 
-def all_columns(fields: Iterable[TableField]) -> list[Column]:
+def all_columns(fields: Iterable[TableField]) -> list[TableColumn]:
     """Returns the columns of the source as they are."""
-    return [Column(name=one["name"], type=one["type"], path=(one["name"],)) for one in fields]
+    return [TableColumn(name=one["name"], type=one["type"], path=(one["name"],)) for one in fields]
 
 
-def parse_column(name: str, text: str, fields: Sequence[TableField], zone: str) -> Column:
+def parse_column(name: str, text: str, fields: Sequence[TableField], zone: str) -> TableColumn:
     """Returns the column of a text. ``fields``: the source's columns. Raises OptionError.
 
     ``zone``: that of a function without one.
@@ -60,7 +60,7 @@ def parse_column(name: str, text: str, fields: Sequence[TableField], zone: str) 
     call = _EXPRESSION.fullmatch(text.strip())
     path, kind = _found(name, (call["path"] if call else text.strip()).split("."), fields)
     if call is None:
-        return Column(name=name, type=kind, path=path)
+        return TableColumn(name=name, type=kind, path=path)
     if call["function"] not in FUNCTIONS:
         raise mistake(name, f"kfetch has no function {call['function']}")
     if kind not in ("timestamp", "timestamp_ntz"):
@@ -68,7 +68,7 @@ def parse_column(name: str, text: str, fields: Sequence[TableField], zone: str) 
     named = "" if kind == "timestamp_ntz" else (call["zone"] or zone)
     _check_zone(name, named)
     result = FUNCTIONS[call["function"]]
-    return Column(name=name, type=result, path=path, function=call["function"], zone=named)
+    return TableColumn(name=name, type=result, path=path, function=call["function"], zone=named)
 
 
 def _found(
@@ -108,7 +108,7 @@ def mistake(name: str, what: str) -> OptionError:
     )
 
 
-def projected(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+def projected(batch: pa.RecordBatch, columns: Sequence[TableColumn]) -> pa.RecordBatch:
     """Returns a batch of these columns, with the names of the table. It copies no values."""
     arrays = [value_at(batch, one.path) for one in columns]
     return pa.RecordBatch.from_arrays(arrays, names=[one.name for one in columns])
@@ -122,7 +122,7 @@ def value_at(batch: pa.RecordBatch, path: Sequence[str]) -> Any:
     return column
 
 
-def value_of(batch: pa.RecordBatch, column: Column) -> Any:
+def value_of(batch: pa.RecordBatch, column: TableColumn) -> Any:
     """Returns the values of a column, with its function."""
     source = value_at(batch, column.path)
     if not column.function:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kfetch.delta.columns import Column, all_columns, parse_column
+from kfetch.delta.columns import TableColumn, all_columns, parse_column
 from kfetch.delta.log import TableLog, WrittenFile
 from kfetch.delta.partitions import parse_partitions
 from kfetch.delta.plan import WritePlan, file_settings
@@ -96,7 +96,7 @@ class TableCopy:
         options = {**self._options, PLAN: plan.to_json()}
         return spark.readStream.format(FilesDataSource.name()).options(**options).load()
 
-    def _file_columns(self, table: TableDescription) -> tuple[Column, ...]:
+    def _file_columns(self, table: TableDescription) -> tuple[TableColumn, ...]:
         """Returns the columns of the files, in the table's order and with its names."""
         outside = {one.name.lower() for one in self._partitions}
         ours = {one.name.lower(): one for one in self._columns if one.name.lower() not in outside}

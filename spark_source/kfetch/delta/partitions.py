@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfetch.delta.columns import Column, mistake, parse_column, value_of
+from kfetch.delta.columns import TableColumn, mistake, parse_column, value_of
 from kfetch.delta.types import TableField, type_text
 
 _COLUMN_TYPES = {"string", "byte", "short", "integer", "long", "date", "boolean"}
@@ -28,10 +28,10 @@ Values = tuple[str | None, ...]
 
 def parse_partitions(
     given: Mapping[str, str] | Sequence[str],
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     fields: Sequence[TableField],
     zone: str,
-) -> tuple[Column, ...]:
+) -> tuple[TableColumn, ...]:
     """Returns the partition columns of ``partition_by``: columns, or names and expressions.
 
     ``columns``: what the query writes. An expression adds a column to them. ``fields``: the columns
@@ -50,8 +50,8 @@ def parse_partitions(
 
 
 def _partition(
-    name: str, text: str, known: Mapping[str, Column], fields: Sequence[TableField], zone: str
-) -> Column:
+    name: str, text: str, known: Mapping[str, TableColumn], fields: Sequence[TableField], zone: str
+) -> TableColumn:
     column = known.get(text.strip().lower())
     if column is None:
         column = parse_column(name, text, fields, zone)
@@ -68,7 +68,7 @@ def _partition(
 
 
 def split(
-    rows: pa.RecordBatch, partitions: Sequence[Column], batch: pa.RecordBatch
+    rows: pa.RecordBatch, partitions: Sequence[TableColumn], batch: pa.RecordBatch
 ) -> Iterator[tuple[Values, pa.RecordBatch]]:
     """Yields rows by the values of their partition columns, in the rows' order.
 
@@ -101,7 +101,7 @@ class _RowTexts:
         return self._texts[int(self.codes[row])]
 
 
-def _codes(batch: pa.RecordBatch, partitions: Sequence[Column]) -> tuple[list[_RowTexts], Any]:
+def _codes(batch: pa.RecordBatch, partitions: Sequence[TableColumn]) -> tuple[list[_RowTexts], Any]:
     """Returns the texts of each column, and for each row a number that stands for all of them."""
     texts: list[_RowTexts] = []
     codes: Any = np.zeros(batch.num_rows, np.int64)
@@ -124,7 +124,7 @@ def _text(value: object) -> str | None:
     return None if value is None or value == "" else str(value)
 
 
-def directory(partitions: Sequence[Column], values: Values) -> str:
+def directory(partitions: Sequence[TableColumn], values: Values) -> str:
     """Returns the directory of files with these values, for people: readers look into the log.
 
     Characters that a path or a URI would change are underscores there.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from kfetch.delta.columns import Column
+from kfetch.delta.columns import TableColumn
 from kfetch.delta.statistics import COLUMNS
 from kfetch.errors import TableRefused
 
@@ -28,9 +28,9 @@ class WritePlan:
     """The table's, an absolute path."""
     source_schema: str
     """The stream's columns, as the JSON of Spark's StructType."""
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     """Those of the files, in the table's order and with the table's names."""
-    partitions: tuple[Column, ...]
+    partitions: tuple[TableColumn, ...]
     codec: str
     statistics_columns: int
     """So many leaf columns have statistics. A negative number: all."""
@@ -48,7 +48,9 @@ class WritePlan:
         """Returns the plan of a text of ``to_json``."""
         given = json.loads(text)
         for name in ("columns", "partitions"):
-            given[name] = tuple(Column(**one | {"path": tuple(one["path"])}) for one in given[name])
+            given[name] = tuple(
+                TableColumn(**one | {"path": tuple(one["path"])}) for one in given[name]
+            )
         return cls(**given)
 
 

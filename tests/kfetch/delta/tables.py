@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from kfetch.delta.columns import Column, all_columns
+from kfetch.delta.columns import TableColumn, all_columns
 from kfetch.delta.files import written_files
 from kfetch.delta.log import TableLog, WrittenFile
 from kfetch.delta.partitions import parse_partitions
@@ -28,15 +28,15 @@ def field(
     return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
 
 
-def column(name: str, path: str = "", kind: Any = "string", **more: str) -> Column:
+def column(name: str, path: str = "", kind: Any = "string", **more: str) -> TableColumn:
     """A column of a table, from a path of the source; default: from the column of that name."""
-    return Column(name=name, type=kind, path=tuple((path or name).split(".")), **more)
+    return TableColumn(name=name, type=kind, path=tuple((path or name).split(".")), **more)
 
 
 def plan_of(
     directory: Path,
     columns: Iterable[str],
-    partitions: Sequence[Column] = (),
+    partitions: Sequence[TableColumn] = (),
     **settings: object,
 ) -> WritePlan:
     """A plan for these columns, under the same names in the table."""

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kfetch.delta.columns import Column, all_columns, parse_column, projected
+from kfetch.delta.columns import TableColumn, all_columns, parse_column, projected
 from kfetch.delta.partitions import parse_partitions
 from kfetch.delta.types import TableField
 from kfetch.errors import OptionError
@@ -25,7 +25,7 @@ FIELDS: list[TableField] = [
 ]
 
 
-def parsed(text: str) -> Column:
+def parsed(text: str) -> TableColumn:
     """The column ``c`` of a text."""
     return parse_column("c", text, FIELDS, "UTC")
 
@@ -43,7 +43,7 @@ def parsed(text: str) -> Column:
         ("hour(timestamp)", column("c", "timestamp", "integer", function="hour", zone="UTC")),
     ],
 )
-def test_texts(text: str, expected: Column) -> None:
+def test_texts(text: str, expected: TableColumn) -> None:
     """A path has the source's spelling, whatever the case of the text. Its type is the field's."""
     assert expected == parsed(text)
 

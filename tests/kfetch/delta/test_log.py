@@ -14,7 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 
 from kfetch.delta.log import TableLog
-from kfetch.errors import OptionError, TableRefused
+from kfetch.errors import LeaseLost, OptionError, TableRefused
 from tests.kfetch.delta.tables import Table, column, field
 
 COLUMNS = [field("n"), field("t", "string")]
@@ -141,6 +141,35 @@ def test_other_writers_between_look_and_commit(
     assert beside(act, table)
     assert expected == numbers(table)
     assert 5 == DeltaTable(str(table.directory)).transaction_version(QUERY)
+
+
+@pytest.mark.parametrize("act", [None, new_property])
+def test_the_caller_is_asked_before_each_try(
+    tmp_path: Path, act: Callable[[Path], object] | None
+) -> None:
+    """Also after a conflict with another writer. If it may not write, the log stays as it is."""
+    table = Table(tmp_path / "t", COLUMNS)
+    table.append(QUERY, 0, rows(1))
+    add, files = table.log._add, table.write(rows(2))
+    steps: list[str] = []
+
+    def late(*args: Any) -> None:
+        steps.append("try")
+        if act and steps.count("try") == 1:
+            act(table.directory)
+        add(*args)
+
+    def check() -> None:
+        steps.append("ask")
+        if steps.count("ask") == (2 if act else 1):
+            raise LeaseLost("another process may write")
+
+    table.log._add = late  # type: ignore[method-assign]
+    with pytest.raises(LeaseLost):
+        table.log.commit(QUERY, 1, files, check)
+
+    assert (["ask", "try", "ask"] if act else ["ask"]) == steps
+    assert [1] == numbers(table)
 
 
 def constraint(directory: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.delta.columns import Column, all_columns
+from kfetch.delta.columns import TableColumn, all_columns
 from kfetch.delta.partitions import directory, parse_partitions, split
 from kfetch.errors import OptionError
 from tests.kfetch.delta.tables import column, field
@@ -26,7 +26,7 @@ FIELDS = [
 ]
 
 
-def parsed(given: Any) -> tuple[Column, ...]:
+def parsed(given: Any) -> tuple[TableColumn, ...]:
     """The partition columns, in Berlin's time unless they say otherwise."""
     return parse_partitions(given, all_columns(FIELDS), FIELDS, "Europe/Berlin")
 
@@ -47,7 +47,7 @@ def parsed(given: Any) -> tuple[Column, ...]:
         ({"y": "year(local)"}, column("y", "local", "integer", function="year")),
     ],
 )
-def test_expressions(given: Any, expected: Column) -> None:
+def test_expressions(given: Any, expected: TableColumn) -> None:
     """A column, or a function of a timestamp; a timestamp without a zone needs none."""
     assert (expected,) == parsed(given)
 

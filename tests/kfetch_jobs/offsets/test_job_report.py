@@ -51,6 +51,24 @@ def test_a_new_job_begins_at_starting_offsets(kafka: LittleKafka, kfetch: Comman
     assert "a run would read 4 offsets now" in out
 
 
+@pytest.mark.usefixtures("kafka")
+def test_the_way_of_the_rows(kfetch: Command) -> None:
+    """The plan says whether tasks write the files, else the clause that needs Spark. What a run
+    would refuse is a failure."""
+    said = kfetch("plan", "clicks")[1]
+    assert "\nwritten through Spark (sink.write)\n" in said
+    auto = JOB.replace("  path:", "  write: auto\n  path:")
+    job(auto)
+    assert "\nwritten straight: tasks write the table's files\n" in kfetch("plan", "clicks")[1]
+    job(auto.replace("FROM source", "FROM source LIMIT 3"))
+    plan = kfetch.plan()
+    assert ("LIMIT in transform.sql", None) == (plan["through_spark"], plan["write_refusal"])
+    partitioned = auto.replace("auto\n", "straight\n  partitionBy: value\n")
+    job(partitioned)
+    code, said, _ = kfetch("plan", "clicks")
+    assert (1, True) == (code, "FAILS: conf/jobs/clicks.yml:11: sink.write is straight" in said)
+
+
 @pytest.mark.parametrize("into", ["value", "event"])
 @pytest.mark.usefixtures("kafka")
 def test_the_columns_of_a_job_without_transform(kfetch: Command, into: str) -> None:
@@ -223,7 +241,7 @@ def test_a_topic_of_many_partitions(kafka: LittleKafka, kfetch: Command) -> None
     kafka.create("clicks", 30)[29].append(b"x")
     lines = kfetch("plan", "clicks")[1].splitlines()
 
-    assert ["clicks-29", "2", "0", "to", "1", "0", "1"] == lines[5].split()
+    assert ["clicks-29", "2", "0", "to", "1", "0", "1"] == lines[6].split()
     assert "  and 10 more: kfetch lag clicks --partitions shows all" == lines[-2]
 
 

@@ -26,6 +26,7 @@ from kfetch_jobs.offsets.table_rows import place_columns
 from kfetch_jobs.offsets.target import EARLIEST, shifted
 from kfetch_jobs.progress.batch import Batch, RowsDeleted, RowsRestored, parse_line
 from kfetch_jobs.progress.progress_file import append_entry
+from kfetch_jobs.run.tables import unfenced
 from kfetch_jobs.util.files import try_lock
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, committed, files, job, offset, planned, stands
@@ -316,7 +317,7 @@ def test_a_version_that_can_not_be_restored(kafka: LittleKafka, asked: Ask, tabl
     tables.write(dead(), rows(2))
     the_job = the_project().job("clicks")
     plan = plan_of(the_job, Verb.REPLAY, EARLIEST, [], margin_percent=1)
-    moved = execution.execute(the_project(), the_job, plan).backup
+    moved = execution.execute(the_project(), the_job, plan, unfenced).backup
     first, second = (table.name for table in moved.tables)
     tables.vacuumed = {first}
     said = asked("undo", "--execute", code=1)

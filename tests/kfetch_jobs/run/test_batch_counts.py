@@ -1,5 +1,5 @@
-"""How many records of a micro-batch went to the dead letters: from the thread that writes them to
-the listener's, to the progress file and the lines for people."""
+"""How many records a micro-batch had, and how many went to the dead letters: from the thread that
+writes them to the listener's, to the progress file and the lines for people."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kfetch_jobs import config
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.spark_progress import batch_from_spark
-from kfetch_jobs.run import dead_letters, query_recorder
-from kfetch_jobs.run.dead_letters import DeadLetterCounts, Letters
+from kfetch_jobs.run import batch_counts, query_recorder
+from kfetch_jobs.run.batch_counts import BatchCounts, Letters
 from kfetch_jobs.verbs import running
 from tests.examples import examples
 from tests.kfetch_jobs.progress.test_spark_progress import TOLD
@@ -26,7 +26,7 @@ from tests.kfetch_jobs.projects import ENVIRON
 
 def test_a_count_is_its_batchs_and_taken_once() -> None:
     """Whatever is put besides; a batch that comes again in a run has its last count, once."""
-    counts = DeadLetterCounts()
+    counts = BatchCounts()
     counts.put(3, Letters(7))
     counts.put(3, Letters(2))
     counts.put(4, Letters(5))
@@ -38,7 +38,7 @@ def test_a_count_is_its_batchs_and_taken_once() -> None:
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
 def test_nothing_is_kept_for_a_batch_that_nobody_asks_for(steps: list[tuple[bool, int]]) -> None:
     """Spark tells of batches in their order, and may leave some out: those before are forgotten."""
-    counts, model = DeadLetterCounts(), dict[int, Letters]()
+    counts, model = BatchCounts(), dict[int, Letters]()
     for puts, number in steps:
         if puts:
             counts.put(number, Letters(number + 1))
@@ -52,8 +52,8 @@ def test_nothing_is_kept_for_a_batch_that_nobody_asks_for(steps: list[tuple[bool
 
 def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener that hears nothing any more does not fill the memory of a job."""
-    monkeypatch.setattr(dead_letters, "_BATCHES_MAX", 3)
-    counts = DeadLetterCounts()
+    monkeypatch.setattr(batch_counts, "_BATCHES_MAX", 3)
+    counts = BatchCounts()
     for number in range(10):
         counts.put(number, Letters(1))
 
@@ -62,7 +62,7 @@ def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_two_threads_lose_nothing(eager_threads: None) -> None:
     """The query's thread puts while the listener's takes: all counts are there afterwards."""
-    counts, batches = DeadLetterCounts(), 2000
+    counts, batches = BatchCounts(), 2000
     writer = threading.Thread(target=lambda: [counts.put(n, Letters(n)) for n in range(batches)])
     writer.start()
     while writer.is_alive():
@@ -107,6 +107,22 @@ def test_rows_are_counted_once(project: Path) -> None:
     watched.record_progress(TOLD | {"runId": "1", "id": "2"})
 
     assert [TOLD["numInputRows"] // 2] == [batch.rows for batch in reported]
+
+
+def test_rows_of_files(project: Path) -> None:
+    """Where tasks write files, Spark counts those. A micro-batch without a count has Spark's, also
+    one that comes again in another run."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    reported: list[Batch] = []
+    watched = query_recorder.QueryRecorder(job, reported.append)
+    watched.counts.put_rows(4, 1_000_000)
+    watched.counts.put_rows(5, 0)
+    for number in (4, 5, 6):
+        watched.record_progress(TOLD | {"batchId": number, "runId": "1", "id": "2"})
+
+    assert [1_000_000, 0, 40] == [batch.rows for batch in reported]
+    assert 1_000_040 == watched.rows
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,184 @@
+"""Which jobs are written straight, and the clause that sends the rows of others through Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from kfetch.delta.copying import TableCopy
+from kfetch_jobs import config
+from kfetch_jobs.config import Job, write_way
+from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.run.straight import way
+from tests.kfetch_jobs.commands import Command
+from tests.kfetch_jobs.projects import ENVIRON, JOB
+
+AUTO = JOB.replace("  path:", "  write: auto\n  path:")
+SQL = "  sql: SELECT * FROM source\n"
+TYPED = "    valueFormat: json\n    valueSchema: 'id BIGINT, sent DATE'\n"
+
+
+def loaded(project: Path, *changes: tuple[str, str]) -> Job:
+    """The job ``clicks`` with ``write: auto``, after changes of its text."""
+    text = AUTO
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (project / "conf" / "jobs" / "clicks.yml").write_text(text)
+    return config.load(config.find(project), ENVIRON).job("clicks")
+
+
+def names(job: Job, settings: dict[str, str] | None = None) -> list[str] | str:
+    """The columns of the copy that a job is, or the clause that needs Spark."""
+    found = way(job, job.spark | (settings or {}))
+    return [f["name"] for f in found.fields] if isinstance(found, TableCopy) else found
+
+
+TRANSFORM = f"transform:\n{SQL}"
+STRAIGHT = [
+    ([], ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]),
+    ([(SQL, "  sql: SELECT offset AS o, value FROM source\n")], ["o", "value"]),
+    ([(TRANSFORM, ""), ("includeHeaders: true", "columns: 'offset,value'")], ["offset", "value"]),
+    (
+        [("    includeHeaders: true\n", TYPED), (SQL, "  sql: SELECT value.* FROM source\n")],
+        ["id", "sent"],
+    ),
+    (
+        [("  options:\n", "  decode: {fields: 'a INT'}\n  options:\n"), (TRANSFORM, "")],
+        ["key", "topic", "partition", "offset", "timestamp", "timestampType", "headers", "event"],
+    ),
+    (
+        [
+            (SQL, "  sql: SELECT date(timestamp) AS day, value FROM source\n"),
+            ("  path:", "  partitionBy: Day\n  path:"),
+        ],
+        ["day", "value"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), STRAIGHT)
+def test_jobs_that_copy(project: Path, changes: list[tuple[str, str]], expected: list[str]) -> None:
+    """With SQL that selects, and without SQL. The columns stand in the query's order."""
+    found = names(loaded(project, *changes))
+
+    assert not isinstance(found, str), found
+    assert expected == found
+
+
+THROUGH_SPARK = [
+    ([("write: auto", "write: spark")], "sink.write"),
+    ([("  path:", "  mode: merge\n  keys: offset\n  latestBy: timestamp\n  path:")], "sink.mode"),
+    (
+        [("    includeHeaders: true\n", TYPED), ("  path:", "  deadLetters: {path: d}\n  path:")],
+        "sink.deadLetters",
+    ),
+    ([("path: ${storage}/clicks/table", "table: lake.clicks")], "sink.table, because only a"),
+    ([("path: ${storage}/clicks/table", "path: s3a://b/t")], "sink.path, because the table is"),
+    ([("  path:", "  options: {optimizeWrite: true}\n  path:")], "sink.options.optimizeWrite"),
+    ([(SQL, "  sql: SELECT offset FROM source WHERE offset > 1\n")], "WHERE in transform.sql"),
+    ([(SQL, "  sql: SELECT nothing FROM source\n")], "the name nothing in transform.sql"),
+    (
+        [(SQL, "  sql: SELECT value, date(timestamp) AS day FROM source\n")],
+        "the column day is wrong: only a partition column may be a function",
+    ),
+    (
+        [
+            (SQL, "  sql: SELECT value, year(offset) AS y FROM source\n"),
+            ("  path:", "  partitionBy: y\n  path:"),
+        ],
+        "offset is BIGINT, and no timestamp",
+    ),
+    ([("  path:", "  partitionBy: value\n  path:")], "BINARY is no type of a partition column"),
+]
+
+
+@pytest.mark.parametrize(("changes", "clause"), THROUGH_SPARK)
+def test_jobs_that_need_spark(project: Path, changes: list[tuple[str, str]], clause: str) -> None:
+    """The clause names the key, the word of the SQL, or the column."""
+    found = names(loaded(project, *changes))
+
+    assert isinstance(found, str)
+    assert clause in found
+
+
+def test_a_function_of_the_project_and_two_sources(project: Path) -> None:
+    """Nobody knows what Python does."""
+    (project / "shop.py").write_text("def clicks(source):\n    return source\n")
+    python = loaded(project, (TRANSFORM, "transform: shop:clicks\n"))
+    source = AUTO[: AUTO.index("transform:")].replace("source:\n", "").replace("\n  ", "\n    ")
+    both = f"sources:\n  source:\n  {source}  other:\n  {source}"
+    two = loaded(project, (AUTO[: AUTO.index("transform:")], both))
+
+    assert "transform, the function shop:clicks" == names(python)
+    assert "several sources" == names(two)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "spark.databricks.delta.properties.defaults.appendOnly",
+        "spark.databricks.delta.optimizeWrite.enabled",
+        "spark.sql.caseSensitive",
+    ],
+)
+def test_settings_that_kfetch_does_not_follow(project: Path, setting: str) -> None:
+    """They change what Spark would write."""
+    assert f"the setting {setting}" == names(loaded(project), {setting: "true"})
+    assert isinstance(names(loaded(project), {"spark.sql.caseSensitive": "false"}), list)
+
+
+def test_the_table_decides_too(project: Path) -> None:
+    """Without Spark, a look at the table says what does not fit. The look changes nothing."""
+    job = loaded(project, (SQL, "  sql: SELECT offset, value FROM source\n"))
+    table = Path(str(job.target.path))
+    assert ["offset", "value"] == names(job)
+    assert not table.exists()
+    write_deltalake(str(table), pa.table({"offset": [1], "extra": ["x"]}))
+    assert f"the table {table} has no column value" == names(job)
+    evolves = loaded(
+        project,
+        (SQL, "  sql: SELECT offset, value FROM source\n"),
+        ("  path:", "  options: {mergeSchema: true}\n  path:"),
+    )
+    assert ["offset", "value"] == names(evolves)
+    assert 0 == DeltaTable(str(table)).version()
+    DeltaTable(str(table)).alter.add_constraint({"small": "offset < 5"})
+    assert "has the constraint small" in str(names(evolves))
+
+
+def test_missing_packages(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them, ``auto`` goes through Spark."""
+    monkeypatch.setattr(write_way, "_PACKAGES", ("no_such_package",))
+
+    assert "pip install 'kfetch-jobs[straight]' is missing" == names(loaded(project))
+
+
+STATIC = ("write: auto", "write: straight")
+
+
+def test_straight_that_the_file_does_not_allow(project: Path, kfetch: Command) -> None:
+    """``validate`` finds it with its line, so that no run begins."""
+    with pytest.raises(ConfigError, match=r"clicks\.yml:11: .*need Spark: WHERE in transform\.sql"):
+        loaded(project, STATIC, (SQL, "  sql: SELECT offset FROM source WHERE offset > 1\n"))
+
+
+def test_straight_that_the_table_does_not_allow(project: Path) -> None:
+    """It is an error of the run, with the line of the key."""
+    job = loaded(project, STATIC)
+    write_deltalake(str(job.target.path), pa.table({"offset": ["text"]}))
+
+    with pytest.raises(ConfigError, match=r"clicks\.yml:11: sink\.write is straight, .*no column"):
+        names(job)
+
+
+def test_a_secret_in_the_sql(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clause shows the placeholder."""
+    monkeypatch.setitem(ENVIRON, "WORD", "hunter2hunter2")
+    with pytest.raises(ConfigError) as caught:
+        loaded(project, STATIC, (SQL, "  sql: SELECT '${env:WORD}' AS w FROM source\n"))
+
+    assert "hunter2" not in caught.value.message
