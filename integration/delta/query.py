@@ -87,7 +87,7 @@ class DyingDataSource(FilesDataSource):
     """Its readers die."""
 
     def _reader_of(self, options: Any) -> FilesReader:
-        return DyingReader(options, self._plan)
+        return DyingReader(options, self._plans)
 
 
 class DyingReader(FilesReader):

@@ -1,7 +1,7 @@
 """Runs a job and kills itself between two commits: ``python -m integration.running.killed_write``.
 
 Arguments: the project's directory, and the step after which the process dies: the commit of letters
-or of rows, or files that are written and not committed.
+or of rows. If tasks write the files: ``files``, before a commit, or ``first``, after the first one.
 """
 
 from __future__ import annotations
@@ -32,8 +32,16 @@ def _die_after(commit: str) -> None:
         die()
 
     delta_sink._write_rows = write
-    if commit == "files":
-        TableLog._add = die  # type: ignore[method-assign]
+    add, commits = TableLog._add, [commit] if commit == "first" else []
+
+    def dying_add(self: TableLog, *args: Any) -> None:
+        if not commits:
+            die()
+        commits.pop()
+        add(self, *args)
+
+    if commit in ("files", "first"):
+        TableLog._add = dying_add  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -3,6 +3,7 @@ change. delta-rs and DuckDB read the tables."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from pyspark.sql import SparkSession
 
 from integration.delta.readers import by_duckdb, places
 from integration.delta.test_tables import rows_of
+from integration.delta_columns import column
 from integration.records import producer
+from integration.running.commands import Project
 from integration.running.project import job
-from integration.running.sinks import drain, forget_last_commit
+from integration.running.sinks import drain, forget_last_commit, produce
 from integration.running.test_sinks import drain_watched
 from integration.streams import PATIENCE_S
 from kfetch.delta.copying import TableCopy
@@ -110,11 +113,9 @@ def test_ways_by_turns_and_a_kill(records: Topic, spark: SparkSession) -> None:
     reports = drain_watched(spark, records.job("straight"))
     assert [40] == [one.rows for one in reports]
     assert expected(160) == places(table)
-    for write in ("spark", "straight"):
-        forget_last_commit(made := records.job(write))
-        again = drain_watched(spark, made)
-        assert [0] == [one.rows for one in again]
-        assert expected(160) == places(table)
+    forget_last_commit(made := records.job("straight"))
+    assert [0] == [one.rows for one in drain_watched(spark, made)]
+    assert expected(160) == places(table)
 
 
 def test_the_table_is_that_of_spark(records: Topic, spark: SparkSession) -> None:
@@ -193,3 +194,66 @@ def test_a_lost_lease(records: Topic, spark: SparkSession) -> None:
     assert 2 == len(asked)
     assert [] == places(records.directory / "table")
     assert list(records.directory.glob("table/day=*/*/part-*"))
+
+
+@pytest.mark.long
+def test_commands(records: Topic) -> None:
+    """What people see: the plan's way, and the rows of a run with its lease."""
+    records.produce(40)
+    records.job("straight")
+    project = Project(records.directory, records.kafka)
+
+    assert "written straight: tasks write the table's files" in project.kfetch("plan", "one")
+    done = project.run("run", "one")
+    assert 0 == done.returncode, done.stderr
+    assert "batch 0: 40 rows in " in done.stderr
+    assert "ended: 1 micro-batch, 40 rows, 0 behind" in done.stderr
+    assert expected(40) == places(records.directory / "table")
+
+
+LETTERS = """\
+source:
+  cluster: main
+  subscribe: {topic}
+  options:
+    startingOffsets: earliest
+    valueFormat: json
+    valueSchema: id BIGINT, amount {type}
+transform: {{sql: "SELECT value.amount, partition, offset FROM source"}}
+sink: {{path: table, write: straight, deadLetters: {{path: dead}}}}
+trigger: availableNow
+"""
+_VALUES = [b"not json", b'{"id": 1, "amount": 12}', b'{"id": 2, "amount": "abc"}', None]
+
+
+def test_dead_letters(
+    kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """They commit with their rows. If a run dies between the two commits, and the next one decodes
+    in another way, it goes through Spark: each record is in one of the two tables. Later runs are
+    straight again."""
+    name, rows, dead = topic(1), tmp_path / "table", tmp_path / "dead"
+    produce(kafka, name, *_VALUES)
+    job(tmp_path, kafka, LETTERS.format(topic=name, type="INT"))
+    command = [sys.executable, "-m", "integration.running.killed_write", str(tmp_path), "first"]
+    killed = subprocess.run(command, timeout=PATIENCE_S, check=False)
+    assert -signal.SIGKILL == killed.returncode
+    assert ([0, 2], []) == (column(dead, "offset"), column(rows, "offset"))
+    shutil.rmtree(rows)  # its column amount is an INT
+
+    made = job(tmp_path, kafka, LETTERS.format(topic=name, type="STRING"))
+    drain(spark, made)
+    assert ([0], [1, 2, 3]) == (sorted(column(dead, "offset")), sorted(column(rows, "offset")))
+    produce(kafka, name, b'{"id": 3}', b"[")
+    (told,) = drain_watched(spark, made)
+    assert (2, 1) == (told.rows, told.dead_letters)
+    assert told.dead_letter.startswith(f"{name}-0, offset 5: ")
+    forget_last_commit(made)
+    (again,) = drain_watched(spark, made)
+
+    assert (0, 0) == (again.rows, again.dead_letters)
+    assert ([0, 5], [1, 2, 3, 4]) == (
+        sorted(column(dead, "offset")),
+        sorted(column(rows, "offset")),
+    )
+    assert [(b"[", b"k")] == by_duckdb(dead, 'SELECT value, key FROM files WHERE "offset" = 5')

@@ -47,12 +47,13 @@ def _clauses(job: Job, settings: Mapping[str, str]) -> Iterator[str]:
     sink, transform = job.file.sink, job.file.transform
     if sink.mode == "merge":
         yield "sink.mode is merge"
-    if job.dead_letters is not None:
-        yield "sink.deadLetters"
-    if job.target.path is None:
-        yield "sink.table, because only a catalog of Spark knows where that table is"
-    elif local_path(job.target.path, settings) is None:
-        yield "sink.path, because the table is not on a local disk"
+    for key, table in (("sink", job.target), ("sink.deadLetters", job.dead_letters)):
+        if table is not None and table.path is None:
+            yield f"{key}.table, because only a catalog of Spark knows where that table is"
+        elif table is not None and local_path(str(table.path), settings) is None:
+            yield f"{key}.path, because the table is not on a local disk"
+    if job.dead_letters is not None and local_path(job.checkpoint, settings) is None:
+        yield "sink.deadLetters, because the checkpoint is not on a local disk"
     yield from (f"sink.options.{name}" for name in sink.options if name.lower() != "mergeschema")
     yield from _settings(settings)
     if len(job.file.views()) > 1:
@@ -106,6 +107,8 @@ def selection(job: Job, fields: list[Field]) -> dict[str, str] | None:
     """
     (source,) = job.file.views().values()
     columns = {str(field["name"]): field for field in fields}
+    if job.dead_letters is not None:
+        del columns["deadLetter"]
     if source.decode and source.decode.into != "value":
         columns[source.decode.into] = columns.pop("value")
     if job.file.transform is not None:

@@ -44,7 +44,7 @@ from kfetch_jobs.run.dead_letter_frames import (
     rows_and_places,
     split_rows_and_places,
 )
-from kfetch_jobs.run.letters_table import repeat_letters, write_letters
+from kfetch_jobs.run.letters_table import half_written, log_letters, repeat_letters, write_letters
 from kfetch_jobs.run.merging import merge
 from kfetch_jobs.run.sink_columns import check_named_columns, check_table_columns, refused_types
 from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
@@ -82,11 +82,12 @@ def start(
     if job.file.sink.deleteWhen is not None:
         with user_mistakes(job, "sink", "deleteWhen"):
             result.where(job.file.sink.deleteWhen)
-    if copy := chosen(job, result, columns):
+    copy = chosen(job, result, columns)
+    if copy and not half_written(spark, job):
         check()
         evolves = may_evolve(spark, job)
         return _by_batch(
-            job, copy.frame(spark, merge_schema=evolves), _copying(copy, counts, check)
+            job, copy.frame(spark, merge_schema=evolves), _copying(job, copy, counts, check)
         )
     if job.dead_letters is not None:
         if not stateful_operator(result._jdf.queryExecution().analyzed()):
@@ -194,11 +195,15 @@ def _by_batch(job: Job, frame: DataFrame, write: Write) -> StreamingQuery:
     return queries[0]
 
 
-def _copying(copy: TableCopy, counts: BatchCounts, check: Check) -> Write:
+def _copying(job: Job, copy: TableCopy, counts: BatchCounts, check: Check) -> Write:
     """Returns the writer of files that tasks have written."""
 
     def write(files: DataFrame, query: str, number: int) -> None:
-        counts.put_rows(number, copy.write(files, query, number, check))
+        written = copy.write(files, query, number, check)
+        counts.put_rows(number, written.rows + written.dead_letters)
+        if written.dead_letters:
+            letters = log_letters(job, number, written.dead_letters, written.example)
+            counts.put(number, letters)
 
     return write
 

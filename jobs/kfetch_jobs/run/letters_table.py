@@ -8,8 +8,10 @@ too, it writes nothing, because those letters belong to those rows.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
+from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run.batch_counts import Letters
@@ -19,7 +21,7 @@ from kfetch_jobs.util.wording import counted
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger("kfetch_jobs.run")
 
@@ -72,11 +74,37 @@ def repeat_letters(
     return _report(job, dead_letters_among(places), number)
 
 
+def half_written(spark: SparkSession, job: Job) -> bool:
+    """Returns whether a run has committed the dead letters of a micro-batch, and not its rows.
+
+    Only a run through Spark can replace these dead letters. The checkpoint must be local.
+    """
+    if job.dead_letters is None:
+        return False
+    path = local_directory(job)
+    assert path is not None
+    checkpoint = read_checkpoint(path)
+    if not checkpoint.pending or checkpoint.planned is None:
+        return False
+    letters, rows = (
+        has_batch(existing_table(spark, table), checkpoint.query, checkpoint.planned.number)
+        for table in (job.dead_letters, job.target)
+    )
+    if letters and not rows:
+        log.info("the rows of this run go through Spark, which replaces half-written dead letters")
+    return letters and not rows
+
+
 def _report(job: Job, letters: DataFrame, number: int) -> Letters:
     records = int(letters.count())
     if not records:
         return Letters()
     (first,) = letters.select("topic", "partition", "offset", "error").take(1)
+    return log_letters(job, number, records, first)
+
+
+def log_letters(job: Job, number: int, records: int, first: Any) -> Letters:
+    """Log the dead letters of a micro-batch, and return their number with the first one."""
     example = f"{first.topic}-{first.partition}, offset {first.offset}: {first.error}"
     example = job.redacted(example[:_EXAMPLE_MAX])
     message = "batch %d: %s in the dead letters, %s, cannot be decoded; one is %s"

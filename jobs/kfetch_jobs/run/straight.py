@@ -74,12 +74,14 @@ def _copy(job: Job, settings: Mapping[str, str], zone: str, columns: Sequence[st
     options = run_options(job, view, zone, columns)
     directory = local_path(str(job.target.path), settings)
     assert directory is not None
+    letters = local_path(str(job.dead_letters.path), settings) if job.dead_letters else None
     copy = TableCopy(
         options,
         directory,
         zone=zone,
         select=selection(job, source_fields(options)),
         partition_by=job.file.sink.partitionBy,
+        dead_letters=letters,
     )
     copy.look(merge_schema=may_evolve(job, settings))
     return copy

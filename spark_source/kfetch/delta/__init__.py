@@ -5,12 +5,12 @@
     query = delta.stream(spark, options, table="/lake/orders", checkpoint="/checkpoints/orders")
 
 ``stream`` in ``query`` is the interface. ``copying`` has its parts for programs with a query of
-their own, such as jobs. Pure: ``columns`` says what each column has, ``types`` compares them with a
-table's, ``partitions`` says to which part of a table a row belongs, ``statistics`` makes of a
-file's footer what Delta notes of a file, ``rules`` knows which tables can be written so, and
-``plan`` has what a task needs. ``files`` writes files in a task, and ``source`` lets Spark call it.
-``log`` commits them with delta-rs in the driver; nothing else imports delta-rs. Both wait for the
-disk (``disk``).
+their own, such as jobs, and for dead letters. Pure: ``columns`` says what each column has,
+``types`` compares them with a table's, ``partitions`` says to which part of a table a row belongs,
+``statistics`` makes of a file's footer what Delta notes of a file, ``rules`` knows which tables
+can be written so, and ``plan`` has what a task needs. ``files`` writes files in a task, and
+``source`` lets Spark call it. ``log`` commits them with delta-rs in the driver; nothing else
+imports delta-rs. Both wait for the disk (``disk``).
 """
 
 from kfetch.delta.query import stream

@@ -1,9 +1,12 @@
-"""A copy of topics into a Delta table: what is decided without Spark, the stream, and the commit.
+"""A copy of topics into Delta tables: what is decided without Spark, the stream, and the commits.
 
-copy = TableCopy(options, directory, zone="UTC")
-copy.look(merge_schema=False)                 # raises an error if it can't be written so
-files = copy.frame(spark, merge_schema=False) # a stream with a row for each file
-copy.write(batch, query_id, number, check)    # within foreachBatch
+    copy = TableCopy(options, directory, zone="UTC")
+    copy.look(merge_schema=False)                 # raises an error if it can't be written so
+    files = copy.frame(spark, merge_schema=False) # a stream with a row for each file
+    copy.write(batch, query_id, number, check)    # within foreachBatch
+
+With ``dead_letters``, the records that can't be decoded go to a second table. They commit first, as
+in jobs that write through Spark. If a run ends between both commits, the caller must replace them.
 """
 
 from __future__ import annotations
@@ -11,17 +14,21 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import pyarrow.parquet as pq
 
 from kfetch.delta.columns import TableColumn, all_columns, parse_column
 from kfetch.delta.log import TableLog, WrittenFile
 from kfetch.delta.partitions import parse_partitions
-from kfetch.delta.plan import WritePlan, file_settings
+from kfetch.delta.plan import WritePlan, file_settings, plans_text
 from kfetch.delta.rules import TableDescription
-from kfetch.delta.source import PLAN, FilesDataSource
+from kfetch.delta.source import PLANS, FilesDataSource
 from kfetch.delta.types import TableField, table_fields
+from kfetch.errors import TableRefused
+from kfetch.options.columns import DEAD_LETTER
 from kfetch.spark.options import parse
 from kfetch.spark.source import KfetchDataSource
 
@@ -29,6 +36,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
+
+_LETTER_COLUMNS = {
+    **{name: name for name in ("topic", "partition", "offset", "timestamp")},
+    **{name: f"{DEAD_LETTER}.{name}" for name in ("error", "key", "value")},
+}
+"""The columns of a table of dead letters, and what they are."""
 
 
 def source_fields(options: Mapping[str, str]) -> list[TableField]:
@@ -38,6 +51,25 @@ def source_fields(options: Mapping[str, str]) -> list[TableField]:
     not have.
     """
     return table_fields(KfetchDataSource(dict(options)).schema().jsonValue()["fields"])
+
+
+class Letter(NamedTuple):
+    """A dead letter."""
+
+    topic: str
+    partition: int
+    offset: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a micro-batch has added to the tables. Nothing, if they had it already."""
+
+    rows: int = 0
+    dead_letters: int = 0
+    example: Letter | None = None
+    """One of the dead letters."""
 
 
 class TableCopy:
@@ -51,50 +83,128 @@ class TableCopy:
         zone: str,
         select: Mapping[str, str] | None = None,
         partition_by: Mapping[str, str] | Sequence[str] = (),
+        dead_letters: Path | None = None,
     ) -> None:
         """``directory``: the table's, absolute. ``zone``: that of functions without one.
 
-        The others are those of ``delta.stream``. Raises OptionError and TableRefused.
+        ``dead_letters``: the directory of their table; the options must have
+        ``deadLetters=column``. The others are those of ``delta.stream``. Raises OptionError and
+        TableRefused.
         """
         self._options = options
-        self._directory = directory
         self._memory_bytes = parse(options).agent.memory_bytes
         self._schema = KfetchDataSource(dict(options)).schema()
         fields = table_fields(self._schema.jsonValue()["fields"])
-        self._columns = (
-            all_columns(fields)
-            if select is None
-            else [parse_column(name, text, fields, zone) for name, text in select.items()]
+        kept = [one for one in fields if not dead_letters or one["name"] != DEAD_LETTER]
+        columns = all_columns(kept) if select is None else _parsed(select, kept, zone)
+        partitions = parse_partitions(partition_by, columns, kept, zone)
+        self._rows = _CopiedTable(directory, columns, partitions, "good" if dead_letters else "all")
+        self._letters = (
+            _CopiedTable(dead_letters, _parsed(_LETTER_COLUMNS, fields, zone), (), "dead")
+            if dead_letters
+            else None
         )
-        self._partitions = parse_partitions(partition_by, self._columns, fields, zone)
-        self._log = TableLog(directory, self.fields, [one.name for one in self._partitions])
 
     @property
     def fields(self) -> list[TableField]:
-        """The columns that the copy writes, in the order of a new table."""
-        added = [one for one in self._partitions if one not in self._columns]
-        return [one.field for one in (*self._columns, *added)]
+        """The columns of the rows, in the order of a new table."""
+        return self._rows.fields
 
     def look(self, *, merge_schema: bool) -> None:
-        """Raises TableRefused if the table can't be written so. Changes nothing, needs no Spark."""
-        self._log.look(merge_schema=merge_schema)
+        """Raises TableRefused if a table can't be written so. Changes nothing, needs no Spark."""
+        self._rows.log.look(merge_schema=merge_schema)
+        if self._letters is not None:
+            self._letters.log.look(merge_schema=False)
 
     def frame(self, spark: SparkSession, *, merge_schema: bool) -> DataFrame:
-        """Open or create the table. Returns the stream whose tasks write its files.
+        """Open or create the tables. Returns the stream whose tasks write their files.
 
         Raises TableRefused.
         """
-        table = self._log.open(merge_schema=merge_schema)
-        plan = WritePlan(
-            directory=str(self._directory),
-            source_schema=self._schema.json(),
+        schema, memory = self._schema.json(), self._memory_bytes
+        plans = [self._rows.open(schema, memory, merge_schema=merge_schema)]
+        if self._letters is not None:
+            plans.append(self._letters.open(schema, memory, merge_schema=False))
+        spark.dataSource.register(FilesDataSource)
+        options = {**self._options, PLANS: plans_text(plans)}
+        return spark.readStream.format(FilesDataSource.name()).options(**options).load()
+
+    def write(self, files: DataFrame, query: str, batch: int, check: Callable[[], None]) -> Written:
+        """Let tasks write the files of a micro-batch, and commit them.
+
+        ``files``: the micro-batch of ``frame``. ``check`` raises an error if this process must not
+        write any more. Raises TableRefused for a table that has changed, and if only the dead
+        letters of this micro-batch are committed: the records may be decoded in another way now.
+        """
+        if self._rows.log.has_batch(query, batch):
+            log.warning(
+                "kfetch: the table has micro-batch %d already, so it is not written again. Its "
+                "rows stay as they are, even if the options have changed since",
+                batch,
+            )
+            return Written()
+        if self._letters is not None and self._letters.log.has_batch(query, batch):
+            raise _half_written(self._letters, batch)
+        tables = [self._rows, *filter(None, [self._letters])]
+        found: dict[str, list[WrittenFile]] = {str(table.directory): [] for table in tables}
+        for row in files.collect():
+            values = row.asDict() | {"partitions": json.loads(row.partitions)}
+            found[values.pop("table")].append(WrittenFile(**values))
+        return self._committed(found, query, batch, check)
+
+    def _committed(
+        self,
+        found: Mapping[str, list[WrittenFile]],
+        query: str,
+        batch: int,
+        check: Callable[[], None],
+    ) -> Written:
+        example = None
+        letters = found[str(self._letters.directory)] if self._letters else []
+        if self._letters and letters:
+            example = _example(self._letters.directory / letters[0].path)
+            if not self._letters.log.commit(query, batch, letters, check):
+                raise _half_written(self._letters, batch)
+        rows = found[str(self._rows.directory)]
+        if rows and not self._rows.log.commit(query, batch, rows, check):
+            return Written()
+        count = sum(file.rows for file in letters)
+        return Written(rows=sum(file.rows for file in rows), dead_letters=count, example=example)
+
+
+class _CopiedTable:
+    """One of the tables, and what goes there."""
+
+    def __init__(
+        self,
+        directory: Path,
+        columns: Sequence[TableColumn],
+        partitions: tuple[TableColumn, ...],
+        records: Literal["all", "good", "dead"],
+    ) -> None:
+        self.directory = directory
+        self._columns = columns
+        self._partitions = partitions
+        self._records = records
+        self.log = TableLog(directory, self.fields, [one.name for one in partitions])
+
+    @property
+    def fields(self) -> list[TableField]:
+        """The columns of a new table, in their order."""
+        added = [one for one in self._partitions if one not in self._columns]
+        return [one.field for one in (*self._columns, *added)]
+
+    def open(self, source_schema: str, memory_bytes: int, *, merge_schema: bool) -> WritePlan:
+        """Open or create the table. Returns the plan of its files."""
+        table = self.log.open(merge_schema=merge_schema)
+        return WritePlan(
+            directory=str(self.directory),
+            source_schema=source_schema,
             columns=self._file_columns(table),
             partitions=self._partitions,
-            **file_settings(table.properties, self._memory_bytes),
+            records=self._records,
+            **file_settings(table.properties, memory_bytes),
         )
-        spark.dataSource.register(FilesDataSource)
-        options = {**self._options, PLAN: plan.to_json()}
-        return spark.readStream.format(FilesDataSource.name()).options(**options).load()
 
     def _file_columns(self, table: TableDescription) -> tuple[TableColumn, ...]:
         """Returns the columns of the files, in the table's order and with its names."""
@@ -103,22 +213,24 @@ class TableCopy:
         names = [field["name"] for field in table.fields]
         return tuple(replace(ours[n.lower()], name=n) for n in names if n.lower() in ours)
 
-    def write(self, files: DataFrame, query: str, batch: int, check: Callable[[], None]) -> int:
-        """Let tasks write the files of a micro-batch, and commit them.
 
-        ``files``: the micro-batch of ``frame``. ``check`` raises an error if this process must not
-        write any more. Returns the number of records; 0 if the table has the micro-batch already.
-        """
-        if self._log.has_batch(query, batch):
-            log.warning(
-                "kfetch: the table has micro-batch %d already, so it is not written again. Its "
-                "rows stay as they are, even if the options have changed since",
-                batch,
-            )
-            return 0
-        written = [
-            WrittenFile(**row.asDict() | {"partitions": json.loads(row.partitions)})
-            for row in files.collect()
-        ]
-        committed = bool(written) and self._log.commit(query, batch, written, check)
-        return sum(file.rows for file in written) if committed else 0
+def _parsed(
+    select: Mapping[str, str], fields: Sequence[TableField], zone: str
+) -> list[TableColumn]:
+    return [parse_column(name, text, fields, zone) for name, text in select.items()]
+
+
+def _half_written(letters: _CopiedTable, batch: int) -> TableRefused:
+    return TableRefused(
+        f"the table {letters.directory} has the dead letters of micro-batch {batch}, and its rows "
+        "are not written",
+        action="start the query again through Spark, which replaces these dead letters",
+    )
+
+
+def _example(file: Path) -> Letter:
+    """Returns a file's first dead letter."""
+    with pq.ParquetFile(file) as opened:
+        (first,) = next(opened.iter_batches(1)).to_pylist()
+    values = {name.lower(): value for name, value in first.items()}
+    return Letter(*(values[name] for name in Letter._fields))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kfetch.delta.columns import projected
@@ -23,8 +24,10 @@ from kfetch.delta.disk import sync
 from kfetch.delta.partitions import Values, directory, split
 from kfetch.delta.plan import WritePlan
 from kfetch.delta.statistics import columns_with_nan, file_statistics, leaves
+from kfetch.options.columns import DEAD_LETTER
 
 _FIELDS: list[pa.Field[Any]] = [
+    pa.field("table", pa.string()),
     pa.field("path", pa.string()),
     pa.field("size", pa.int64()),
     pa.field("rows", pa.int64()),
@@ -38,12 +41,20 @@ _OPEN_MAX = 64
 """So many files a task has open. One more completes the file with the most rows in memory."""
 
 
-def written_files(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
-    """Yields a row for each file that the records of a task fill. Raises OSError."""
-    with TaskFiles(plan) as files:
+def written_files(
+    batches: Iterable[pa.RecordBatch], plans: Sequence[WritePlan]
+) -> Iterator[pa.RecordBatch]:
+    """Yields a row for each file that the records of a task fill, in each plan's table.
+
+    Raises OSError.
+    """
+    with ExitStack() as stack:
+        tables = [stack.enter_context(TaskFiles(plan)) for plan in plans]
         for batch in batches:
-            yield from files.add(batch)
-        yield from files.complete()
+            for files in tables:
+                yield from files.add(batch)
+        for files in tables:
+            yield from files.complete()
 
 
 class TaskFiles:
@@ -73,6 +84,7 @@ class TaskFiles:
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Add a batch, whose memory may be reused behind the call. Yields completed files."""
+        batch = _chosen(batch, self._plan.records)
         written = projected(batch, self._plan.columns)
         for values, rows in split(written, self._plan.partitions, batch):
             file = self._open.get(values)
@@ -105,6 +117,16 @@ class TaskFiles:
         row = self._open[values].close()
         del self._open[values]
         return row
+
+
+def _chosen(batch: pa.RecordBatch, records: str) -> pa.RecordBatch:
+    """Returns all records of a batch, the good ones, or the dead letters."""
+    if records == "all":
+        return batch
+    is_dead = pc.is_valid(batch.column(DEAD_LETTER))
+    if not pc.any(is_dead).as_py():
+        return batch if records == "good" else batch.slice(0, 0)
+    return batch.filter(is_dead if records == "dead" else pc.invert(is_dead))
 
 
 class DataFile:
@@ -165,6 +187,7 @@ class DataFile:
         sync(self._absolute, Path(self._plan.directory))
         metadata = self._writer.writer.metadata
         row = {
+            "table": self._plan.directory,
             "path": self._path,
             "size": size,
             "rows": metadata.num_rows,

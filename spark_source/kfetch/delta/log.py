@@ -17,7 +17,7 @@ from typing import Any
 
 from kfetch.delta.disk import sync
 from kfetch.delta.rules import TableDescription, check_partitions, check_table
-from kfetch.delta.types import TableField, check_fields, unknown_fields
+from kfetch.delta.types import TableField, check_fields, check_names, unknown_fields
 from kfetch.errors import OptionError, TableRefused
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,11 @@ class TableLog:
     def __init__(
         self, directory: Path, fields: Sequence[TableField], partitions: Sequence[str]
     ) -> None:
-        """``fields``: the columns that the stream writes, those of ``partitions`` included."""
+        """``fields``: the columns that the stream writes, those of ``partitions`` included.
+
+        Raises TableRefused for a name that Delta does not allow.
+        """
+        check_names(fields)
         self._directory = directory
         self._fields = fields
         self._partitions = partitions

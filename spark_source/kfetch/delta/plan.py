@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from kfetch.delta.columns import TableColumn
 from kfetch.delta.statistics import COLUMNS
@@ -31,6 +31,8 @@ class WritePlan:
     columns: tuple[TableColumn, ...]
     """Those of the files, in the table's order and with the table's names."""
     partitions: tuple[TableColumn, ...]
+    records: Literal["all", "good", "dead"] = "all"
+    """``good`` and ``dead``: those that can be decoded, and the dead letters."""
     codec: str
     statistics_columns: int
     """So many leaf columns have statistics. A negative number: all."""
@@ -39,19 +41,24 @@ class WritePlan:
     row_group_bytes: int
     """A task keeps so many bytes of rows, of all open files together, until it writes them."""
 
-    def to_json(self) -> str:
-        """Returns the plan as text."""
-        return json.dumps(asdict(self))
-
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Returns the plan of a text of ``to_json``."""
-        given = json.loads(text)
+    def of(cls, given: dict[str, Any]) -> Self:
+        """Returns the plan of a document of ``plans_text``."""
         for name in ("columns", "partitions"):
             given[name] = tuple(
                 TableColumn(**one | {"path": tuple(one["path"])}) for one in given[name]
             )
         return cls(**given)
+
+
+def plans_text(plans: Sequence[WritePlan]) -> str:
+    """Returns plans as text."""
+    return json.dumps([asdict(plan) for plan in plans])
+
+
+def parse_plans(text: str) -> list[WritePlan]:
+    """Returns the plans of a text of ``plans_text``."""
+    return [WritePlan.of(document) for document in json.loads(text)]
 
 
 def file_settings(properties: Mapping[str, str], memory_bytes: int) -> dict[str, Any]:

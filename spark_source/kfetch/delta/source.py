@@ -7,13 +7,13 @@ change between this way and Spark's at any micro-batch.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from kfetch.delta.plan import WritePlan
+from kfetch.delta.plan import WritePlan, parse_plans
 from kfetch.errors import OptionError
 from kfetch.spark.source import KfetchDataSource, KfetchSplit, KfetchStreamReader
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
     from kfetch.options import SourceOptions
 
-PLAN = "kfetch.delta.plan"
-"""The option with the plan. Nobody types it."""
+PLANS = "kfetch.delta.plans"
+"""The option with the plans. Nobody types it."""
 
 
 class FilesDataSource(KfetchDataSource):
-    """The source with a plan for its files. ``delta.stream`` registers it."""
+    """The source with plans for its files. ``delta.stream`` registers it."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         given = {name.lower(): text for name, text in options.items()}
-        if PLAN not in given:
+        if PLANS not in given:
             raise OptionError(f"{self.name()} is for kfetch.delta.stream: call that, not format()")
-        self._plan = WritePlan.from_json(given.pop(PLAN))
-        super().__init__({name: text for name, text in options.items() if name.lower() != PLAN})
+        self._plans = parse_plans(given.pop(PLANS))
+        super().__init__({name: text for name, text in options.items() if name.lower() != PLANS})
 
     @classmethod
     def name(cls) -> str:
@@ -43,26 +43,27 @@ class FilesDataSource(KfetchDataSource):
 
     def schema(self) -> StructType:
         """Returns the columns of a file's row, as ``files.FILE_SCHEMA`` has them."""
-        row = StructType().add("path", "string").add("size", "long").add("rows", "long")
+        row = StructType().add("table", "string").add("path", "string")
+        row = row.add("size", "long").add("rows", "long")
         return row.add("partitions", "string").add("statistics", "string")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Returns the stream reader. See KfetchDataSource."""
-        return super().streamReader(StructType.fromJson(json.loads(self._plan.source_schema)))
+        return super().streamReader(StructType.fromJson(json.loads(self._plans[0].source_schema)))
 
     def _reader_of(self, options: SourceOptions) -> KfetchStreamReader:
-        return FilesReader(options, self._plan)
+        return FilesReader(options, self._plans)
 
 
 class FilesReader(KfetchStreamReader):
     """Plans as KfetchStreamReader does, and writes splits on executors."""
 
-    def __init__(self, options: SourceOptions, plan: WritePlan) -> None:
+    def __init__(self, options: SourceOptions, plans: Sequence[WritePlan]) -> None:
         super().__init__(options)
-        self._plan = plan
+        self._plans = plans
 
     def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Writes a split's records. Returns a row for each file. Runs in an executor's worker."""
         from kfetch.delta.files import written_files
 
-        return written_files(super().read(partition), self._plan)
+        return written_files(super().read(partition), self._plans)

@@ -18,6 +18,8 @@ _SCALARS = {
     "boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date",
     "timestamp", "timestamp_ntz",
 }  # fmt: skip
+_FORBIDDEN = set(" ,;{}()\n\t=")
+"""Source: Delta's error DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES."""
 
 
 def table_fields(fields: Iterable[TableField]) -> list[TableField]:
@@ -54,6 +56,29 @@ def _nullable(kind: Any, path: str) -> Any:
             return {"type": "array", "elementType": element, "containsNull": True}
     key, value = (_nullable(kind[f"{part}Type"], f"{path}.{part}") for part in ("key", "value"))
     return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+
+
+def check_names(fields: Iterable[TableField]) -> None:
+    """Raises TableRefused for a name that no column of a Delta table may have, in structs too.
+
+    Spark's sink refuses it as well. Only column mapping allows it, which kfetch does not have.
+    """
+    for name in _all_names({"type": "struct", "fields": fields}):
+        if set(name) & _FORBIDDEN:
+            raise TableRefused(
+                f"column {name!r} has a name with one of the characters ' ,;{{}}()=', a tab or a "
+                "line's end, which Delta does not allow",
+                action="leave the column out, or give it another name",
+            )
+
+
+def _all_names(kind: Any) -> Iterator[str]:
+    if isinstance(kind, Mapping):
+        for part in kind.get("fields", ()):
+            yield part["name"]
+            yield from _all_names(part["type"])
+        for name in ("elementType", "keyType", "valueType"):
+            yield from _all_names(kind.get(name))
 
 
 def unknown_fields(ours: Iterable[TableField], table: Iterable[TableField]) -> list[TableField]:

@@ -54,7 +54,8 @@ def plan_of(
 
 def files_of(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> list[WrittenFile]:
     """Write the files of one task."""
-    rows = [row for batch in written_files(batches, plan) for row in batch.to_pylist()]
+    rows = [row for batch in written_files(batches, [plan]) for row in batch.to_pylist()]
+    assert all(row.pop("table") == plan.directory for row in rows)
     return [WrittenFile(**row | {"partitions": json.loads(row["partitions"])}) for row in rows]
 
 

@@ -135,7 +135,7 @@ def test_a_failed_task_removes_what_is_not_complete(tmp_path: Path) -> None:
         raise OSError("the broker is gone")
 
     with pytest.raises(OSError, match="gone"):
-        list(written_files(batches(), plan))
+        list(written_files(batches(), [plan]))
 
     for path in parquet_files(tmp_path):
         assert pq.read_metadata(tmp_path / path).num_rows > 0
@@ -147,3 +147,32 @@ def test_no_rows_no_file(tmp_path: Path) -> None:
     assert [] == files_of([], plan_of(tmp_path, ["n"]))
     assert [] == files_of([numbers(0)], plan_of(tmp_path, ["n"]))
     assert [] == parquet_files(tmp_path)
+
+
+def test_good_records_and_dead_letters(tmp_path: Path) -> None:
+    """Each goes to its own table, also from batches that have one kind alone."""
+    dead = pa.struct([("error", pa.string())])
+    batches = [
+        pa.record_batch({"n": numbers, "deadLetter": pa.array(letters, dead)})
+        for numbers, letters in (
+            ([1, 2, 3], [None, {"error": "a"}, None]),
+            ([4, 5], [None, None]),
+            ([6], [{"error": None}]),
+        )
+    ]
+    plans = [
+        plan_of(tmp_path / "good", ["n"], records="good"),
+        replace(
+            plan_of(tmp_path / "dead", ["n"], records="dead"),
+            columns=(column("n"), column("error", "deadLetter.error")),
+        ),
+    ]
+    found = [row for batch in written_files(batches, plans) for row in batch.to_pylist()]
+
+    assert [str(tmp_path / "good"), str(tmp_path / "dead")] == [row["table"] for row in found]
+    assert [4, 2] == [row["rows"] for row in found]
+    assert [(1,), (3,), (4,), (5,)] == by_duckdb(
+        tmp_path / "good", "SELECT n FROM files ORDER BY n"
+    )
+    letters = by_duckdb(tmp_path / "dead", "SELECT n, error FROM files ORDER BY n")
+    assert [(2, "a"), (6, None)] == letters

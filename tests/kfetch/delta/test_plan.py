@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kfetch.delta.plan import WritePlan, file_settings
+from kfetch.delta.plan import file_settings, parse_plans, plans_text
 from kfetch.errors import TableRefused
 from tests.kfetch.delta.tables import MIB, column, plan_of
 
@@ -61,4 +61,4 @@ def test_a_plan_travels_as_text(tmp_path: Path) -> None:
     day = column("day", "at", "date", function="date", zone="UTC")
     plan = plan_of(tmp_path, ["ü", "n"], [day])
 
-    assert plan == WritePlan.from_json(plan.to_json())
+    assert [plan, plan] == parse_plans(plans_text([plan, plan]))

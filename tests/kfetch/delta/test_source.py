@@ -14,7 +14,8 @@ from pyspark import cloudpickle
 from kfetch import delta
 from kfetch.agent import inline
 from kfetch.delta.files import FILE_SCHEMA
-from kfetch.delta.source import PLAN, FilesDataSource, FilesReader
+from kfetch.delta.plan import plans_text
+from kfetch.delta.source import PLANS, FilesDataSource, FilesReader
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.model import TopicPartition
 from kfetch.spark.source import KfetchDataSource
@@ -45,7 +46,7 @@ def planned(options: dict[str, str], directory: Path) -> dict[str, str]:
     """The options with a plan for all columns."""
     schema = KfetchDataSource(dict(options)).schema()
     plan = plan_of(directory, schema.names, source_schema=schema.json())
-    return {**options, PLAN: plan.to_json()}
+    return {**options, PLANS: plans_text([plan])}
 
 
 def reader_of(options: dict[str, str]) -> Any:
@@ -84,9 +85,9 @@ def test_the_plan_stays_whatever_a_registry_says_later(
     """The reader gets the columns of the plan, not those of this moment."""
     given = {**options, "columns": "value,offset"}
     asked = planned(given, tmp_path) | {"columns": "value,offset"}
-    plan = json.loads(asked[PLAN])
+    (plan,) = json.loads(asked[PLANS])
     wrong = {**plan, "source_schema": KfetchDataSource(dict(options)).schema().json()}
-    reader = reader_of({**asked, PLAN: json.dumps(wrong)})
+    reader = reader_of({**asked, PLANS: json.dumps([wrong])})
 
     with pytest.raises(OptionError, match="columns"):
         reader.initialOffset()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import types as t
 
-from kfetch.delta.types import check_fields, table_fields, unknown_fields
+from kfetch.delta.types import check_fields, check_names, table_fields, unknown_fields
 from kfetch.errors import TableRefused
 from tests.kfetch.delta.tables import field
 
@@ -111,3 +111,14 @@ def test_a_column_that_needs_values() -> None:
     table = [field("id"), field("day", "date", nullable=False)]
     with pytest.raises(TableRefused, match="column day of the table /t is NOT NULL"):
         check_fields([field("id")], table, "/t")
+
+
+@pytest.mark.parametrize("name", ["a b", "a,b", "x=y", "(x)", "a\nb"])
+def test_names_that_delta_lacks(name: str) -> None:
+    """Spark's sink refuses such a column, also within structs, arrays and maps."""
+    inner = {"type": "struct", "fields": [field(name)]}
+    array = {"type": "array", "elementType": inner, "containsNull": True}
+    for one in (field(name), field("s", inner), field("l", array)):
+        with pytest.raises(TableRefused, match="has a name with one of"):
+            check_names([field("id"), one])
+    check_names([field("é-x.y/z")])

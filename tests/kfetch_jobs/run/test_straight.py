@@ -47,6 +47,13 @@ STRAIGHT = [
         ["id", "sent"],
     ),
     (
+        [
+            ("    includeHeaders: true\n", TYPED),
+            ("  path:", "  deadLetters: {path: d}\n  path:"),
+        ],
+        ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"],
+    ),
+    (
         [("  options:\n", "  decode: {fields: 'a INT'}\n  options:\n"), (TRANSFORM, "")],
         ["key", "topic", "partition", "offset", "timestamp", "timestampType", "headers", "event"],
     ),
@@ -73,8 +80,19 @@ THROUGH_SPARK = [
     ([("write: auto", "write: spark")], "sink.write"),
     ([("  path:", "  mode: merge\n  keys: offset\n  latestBy: timestamp\n  path:")], "sink.mode"),
     (
-        [("    includeHeaders: true\n", TYPED), ("  path:", "  deadLetters: {path: d}\n  path:")],
-        "sink.deadLetters",
+        [
+            ("    includeHeaders: true\n", TYPED),
+            ("  path:", "  deadLetters: {table: a.b}\n  path:"),
+        ],
+        "sink.deadLetters.table, because",
+    ),
+    (
+        [
+            ("    includeHeaders: true\n", TYPED),
+            ("  path:", "  deadLetters: {path: d}\n  path:"),
+            ("trigger:", "checkpoint: s3a://b/c\nsingleHost: true\ntrigger:"),
+        ],
+        "sink.deadLetters, because the checkpoint is",
     ),
     ([("path: ${storage}/clicks/table", "table: lake.clicks")], "sink.table, because only a"),
     ([("path: ${storage}/clicks/table", "path: s3a://b/t")], "sink.path, because the table is"),

@@ -1,0 +1,153 @@
+"""A copy into two tables: which commit comes first, and what a repeated micro-batch does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import Row
+
+from kfetch.delta.copying import Letter, TableCopy, Written
+from kfetch.delta.files import written_files
+from kfetch.delta.plan import parse_plans
+from kfetch.delta.source import PLANS
+from kfetch.errors import LeaseLost, TableRefused
+
+OPTIONS = {
+    "kafka.bootstrap.servers": "127.0.0.1:1",
+    "subscribe": "t",
+    "valueFormat": "json",
+    "valueSchema": "id BIGINT",
+    "deadLetters": "column",
+}
+QUERY = "75a0c3a1-0000-4000-8000-000000000000"
+_VALUE = pa.struct([("id", pa.int64())])
+_LETTER = pa.struct([("error", pa.string()), ("key", pa.binary()), ("value", pa.binary())])
+
+
+class Reader:
+    """Spark's reader as far as a copy asks: it keeps the options, and ``files`` are its batches."""
+
+    def __init__(self) -> None:
+        self.dataSource = SimpleNamespace(register=lambda _: None)
+        self.given: dict[str, str] = {}
+
+    @property
+    def readStream(self) -> Reader:
+        return self
+
+    def format(self, _: str) -> Reader:
+        return self
+
+    def options(self, **options: str) -> Reader:
+        self.given = options
+        return self
+
+    def load(self) -> Reader:
+        return self
+
+    def files(self, *records: tuple[int, str | None]) -> Any:
+        """A micro-batch of records: the offset, and why it can't be decoded."""
+        batch = pa.record_batch(
+            {
+                "value": pa.array([None if e else {"id": n} for n, e in records], _VALUE),
+                "topic": ["t"] * len(records),
+                "partition": pa.array([0] * len(records), pa.int32()),
+                "offset": [n for n, _ in records],
+                "timestamp": pa.array([0] * len(records), pa.timestamp("us", "UTC")),
+                "deadLetter": pa.array([e and {"error": e} for _, e in records], _LETTER),
+            }
+        )
+
+        def collect() -> Iterator[Row]:
+            for rows in written_files([batch], parse_plans(self.given[PLANS])):
+                yield from (Row(**row) for row in rows.to_pylist())
+
+        return SimpleNamespace(collect=lambda: list(collect()))
+
+
+class Copy:
+    """A copy into the tables ``rows`` and ``dead``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.reader = directory, Reader()
+        self.asked: list[str] = []
+        self.copy = TableCopy(
+            OPTIONS,
+            directory / "rows",
+            zone="UTC",
+            select={"id": "value.id", "offset": "offset"},
+            dead_letters=directory / "dead",
+        )
+        self.copy.look(merge_schema=False)
+        self.copy.frame(self.reader, merge_schema=False)  # type: ignore[arg-type]
+
+    def check(self) -> None:
+        self.asked.append(f"{len(self.of('dead'))} dead, {len(self.of('rows'))} rows")
+
+    def write(self, number: int, *records: tuple[int, str | None]) -> Written:
+        return self.copy.write(self.reader.files(*records), QUERY, number, self.check)
+
+    def of(self, name: str) -> list[int]:
+        """The offsets of a table."""
+        rows = DeltaTable(str(self.directory / name)).to_pyarrow_table().to_pylist()
+        return sorted(row["offset"] for row in rows)
+
+
+def test_letters_commit_first(tmp_path: Path) -> None:
+    """The lease is asked before each of the two commits. Counts and an example are told."""
+    copy = Copy(tmp_path)
+    written = copy.write(0, (1, None), (2, "no JSON"), (3, None))
+
+    assert Written(rows=2, dead_letters=1, example=Letter("t", 0, 2, "no JSON")) == written
+    assert ["0 dead, 0 rows", "1 dead, 0 rows"] == copy.asked
+    assert ([2], [1, 3]) == (copy.of("dead"), copy.of("rows"))
+    table = DeltaTable(str(tmp_path / "dead")).to_pyarrow_table()
+    assert ["topic", "partition", "offset", "timestamp", "error", "key", "value"] == (
+        table.column_names
+    )
+    assert ["id", "offset"] == DeltaTable(str(tmp_path / "rows")).to_pyarrow_table().column_names
+
+
+@pytest.mark.parametrize("records", [[(1, "bad")], [(1, None)], []])
+def test_one_kind_alone(tmp_path: Path, records: list[tuple[int, str | None]]) -> None:
+    """Nothing to write is no commit."""
+    copy = Copy(tmp_path)
+    copy.write(0, *records)
+
+    assert len(records) == len(copy.asked) == len(copy.of("dead") + copy.of("rows"))
+
+
+def test_a_repeated_micro_batch(tmp_path: Path) -> None:
+    """With its rows in the table, nothing is written, whatever is decoded now."""
+    Copy(tmp_path).write(0, (1, None), (2, "bad"))
+    again = Copy(tmp_path)
+
+    assert Written() == again.write(0, (1, "bad now"), (2, None))
+    assert ([2], [1]) == (again.of("dead"), again.of("rows"))
+
+
+def test_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the letters alone, another decoding could lose a record. So the copy refuses, and says
+    what to do."""
+    copy = Copy(tmp_path)
+
+    def lost() -> None:
+        Copy.check(copy)
+        if len(copy.asked) == 2:
+            raise LeaseLost("another process may write")
+
+    monkeypatch.setattr(copy, "check", lost)
+    with pytest.raises(LeaseLost):
+        copy.write(0, (1, None), (2, "bad"))
+    assert ([2], []) == (copy.of("dead"), copy.of("rows"))
+
+    for one in (copy, Copy(tmp_path)):
+        with pytest.raises(TableRefused, match="has the dead letters of micro-batch 0, and its"):
+            one.write(0, (1, None), (2, None))
+    assert ([2], []) == (copy.of("dead"), copy.of("rows"))
