@@ -31,9 +31,9 @@ log = logging.getLogger("kfetch_jobs.run")
 _OPERATORS = {"Project", "SubqueryAlias"}
 _EXPRESSIONS = {
     "Alias", "AttributeReference", "GetStructField",
-    "Cast", "to_date", "Hour", "Month", "Year", "Literal",
+    "Cast", "to_date", "Hour", "Month", "Year",
 }  # fmt: skip
-"""Spark's names of what kfetch does. A Literal is an argument that Spark adds."""
+"""Spark's names of what kfetch does."""
 
 
 def way(
