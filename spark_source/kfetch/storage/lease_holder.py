@@ -89,6 +89,8 @@ class HeldLease:
         self._asked_at: float | None = None
         """When the renewal was first asked for whose answer is missing."""
         self._failure = self._lost = ""
+        self._retry_at = 0.0
+        """When the renewal that failed is repeated."""
         self._switch = switch
         self._lock = threading.Lock()
         self._arm()
@@ -104,6 +106,7 @@ class HeldLease:
                 token = self.file.write(following.content(), self._token)
             except OSError as cause:
                 self._failure = cause.strerror or str(cause)
+                self._retry_at = self._around.clock() + self.term.retry_s
                 raise
             if token is None:
                 raise self._loss("another process has taken it")
@@ -127,9 +130,8 @@ class HeldLease:
 
     def pause_s(self) -> float:
         """Returns in how many seconds the lease is renewed, or the failed renewal repeated."""
-        if self._failure:
-            return self.term.retry_s
-        return max(self.term.renew_at - self._around.clock(), 0.0)
+        due = self._retry_at if self._failure else self.term.renew_at
+        return max(due - self._around.clock(), 0.0)
 
     def trouble(self) -> str:
         """Returns why the work must stop now; nothing while the lease is safe."""
