@@ -181,6 +181,8 @@ class DataFile:
     def discard(self) -> None:
         """Remove the file. Without rows it does not exist."""
         if self._sink is not None:
+            if self._writer is not None:
+                self._writer.is_open = False  # else it writes a footer when it is collected
             with suppress(OSError):
                 self._sink.close()
             self._absolute.unlink(missing_ok=True)
