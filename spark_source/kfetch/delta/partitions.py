@@ -64,6 +64,9 @@ def parse_partitions(
     pairs = given if isinstance(given, Mapping) else {name: name for name in given}
     types = {field["name"].lower(): field for field in fields}
     parsed = tuple(_parsed(name, text, types, zone) for name, text in pairs.items())
+    for number, one in enumerate(parsed):
+        if one.name.lower() in {other.name.lower() for other in parsed[:number]}:
+            raise _mistake(one.name, "it is there twice")
     if parsed and {one.source.lower() for one in parsed if not one.function} >= set(types):
         raise _mistake(
             "", "it names all columns, and a table needs one that is no partition column"

@@ -62,6 +62,8 @@ def test_expressions(given: Any, expected: PartitionColumn) -> None:
         ({"day": "date(at, 'Mars/Base')"}, "there is no time zone Mars/Base"),
         ({"land": "Country"}, "a partition column of Country needs the same name"),
         (["price"], "DOUBLE is no type of a partition column"),
+        (["id", "ID"], "it is there twice"),
+        ({"day": "date(at)", "Day": "date(local)"}, "it is there twice"),
         (["at"], "TIMESTAMP is no type of a partition column"),
         ({"day": "date(at) + 1"}, "the stream has no column date"),
     ],
