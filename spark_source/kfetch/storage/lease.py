@@ -90,14 +90,16 @@ def parse(content: bytes) -> Lease | None:
     try:
         fields = json.loads(content)
         holder = fields["holder"]
-        return Lease(
+        lease = Lease(
             epoch=int(fields["epoch"]),
             holder=None if holder is None else _holder(holder),
             since_s=float(fields["since_s"]),
-            length_s=min(max(float(fields["length_s"]), 0.0), LENGTH_MAX_S),
+            length_s=min(float(fields["length_s"]), LENGTH_MAX_S),
             renewals=int(fields["renewals"]),
         )
-    except (ValueError, KeyError, TypeError, OverflowError):
+        # ``since`` raises an error for a time beyond the calendar. A NaN is not 0 or more.
+        return lease if lease.since and lease.length_s >= 0 else None
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
@@ -139,10 +141,13 @@ class Sight:
 
 
 def seen(before: Sight | None, token: str, content: bytes, now: float) -> Sight:
-    """Returns what a waiter sees. ``now``: after the read, in seconds of its own clock."""
-    if before is not None and before.token == token:
-        return before
-    return Sight(token, parse(content), now)
+    """Returns what a waiter sees. ``now``: after the read, in seconds of its own clock.
+
+    A damaged version is parsed again: without hard links, it may have been read half written.
+    """
+    if before is None or before.token != token:
+        return Sight(token, parse(content), now)
+    return before if before.lease else Sight(token, parse(content), before.at)
 
 
 class Decision(StrEnum):

@@ -142,15 +142,32 @@ class HeldLease:
     def release(self) -> None:
         """Let the lease go. If the store fails, the next holder waits until the lease has ended."""
         with self._lock:
-            if not self._lost:
-                try:
-                    last = self.lease.released(self._around.wall())
-                    self.file.write(last.content(), self._token)
-                except OSError as cause:
-                    log.warning("the lease %s was not released: %s", self.file, cause.strerror)
-            self._lost = self._lost or f"the lease {self.file} was released"
-            if self._switch:
-                self._switch.close()
+            try:
+                if not self._lost:
+                    self._write_released()
+            except OSError as cause:
+                log.warning("the lease %s was not released: %s", self.file, cause.strerror)
+            finally:
+                self._let_go("released")
+
+    def abandon(self) -> None:
+        """Let the lease go without a release, so that the next holder takes over from a dead one.
+
+        It has then to do what this process could not do after it had taken over.
+        """
+        with self._lock:
+            self._let_go("abandoned")
+
+    def _write_released(self) -> None:
+        version = self.file.read()
+        if version and self._is_own(version):  # perhaps of a renewal whose answer was lost
+            last = self.lease.released(self._around.wall())
+            self.file.write(last.content(), version.token)
+
+    def _let_go(self, how: str) -> None:
+        self._lost = self._lost or f"the lease {self.file} was {how}"
+        if self._switch:
+            self._switch.close()
 
     def _is_own(self, version: Version) -> bool:
         # The content is that of a renewal whose answer was lost, if it is not the last one's.
@@ -199,6 +216,8 @@ def take(
         if token is not None:
             if not _patiently(file, "read", file.is_conditional, around):
                 raise _unconditional(file)
+            if around.clock() >= term.stop_at:
+                raise _slow(file)
             took_over = sight is not None and not (before and before.holder is None)
             return HeldLease(file, lease, token, term, around, switch, took_over=took_over)
     raise CheckpointInUse(f"many processes write the lease {file}", file=str(file))
@@ -262,6 +281,14 @@ def _unconditional(file: VersionedFile) -> CheckpointError:
     return CheckpointError(
         f"the store overwrites {file} although a request forbids it",
         action="use a store with conditional writes (If-None-Match and If-Match), as S3 has them",
+        file=str(file),
+    )
+
+
+def _slow(file: VersionedFile) -> CheckpointError:
+    return CheckpointError(
+        f"the store took so long to write the lease {file} that it has nearly ended",
+        action="look at the store and at the network, and start again",
         file=str(file),
     )
 

@@ -318,3 +318,41 @@ def test_the_thread_repeats_a_renewal_that_failed(file: Memory) -> None:
         file.fails_to_write = 1
         assert wait_until(lambda: len(file.versions) >= 3 or bool(lease.trouble()), 20)
         assert "" == lease.trouble()
+
+
+def test_a_release_after_a_renewal_without_an_answer(file: Memory, world: World) -> None:
+    """The version in the file is the holder's own, so it is released, and nobody waits for it."""
+    lease = taken(file, world)
+    file.loses = 1
+    with pytest.raises(OSError, match="no answer"):
+        lease.renew()
+    lease.release()
+    last = parse(file.versions[-1])
+    assert last is not None
+    assert last.holder is None
+
+
+def test_an_abandoned_lease(file: Memory, world: World) -> None:
+    """The next holder takes over, as from one that died."""
+    lease = taken(file, world)
+    lease.abandon()
+    lease.release()
+    assert world.ends[-1] is None
+    world.lives[HOLDER.id] = Life.DEAD
+    assert taken(file, world, OTHER).took_over
+
+
+def test_a_store_that_is_slow(file: Memory, world: World) -> None:
+    """If the lease has nearly ended before it is known to be held, that is an error. Without one,
+    the kernel would end the process without a word."""
+
+    class Slow(Memory):
+        """A file that answers after 25 seconds."""
+
+        def is_conditional(self) -> bool:
+            world.now += 25.0
+            return True
+
+    with pytest.raises(CheckpointError, match="took so long to write the lease s3a://lake"):
+        taken(Slow(), world)
+    assert [] == world.ends
