@@ -127,7 +127,8 @@ def create_backup(
         topic_ids=dict(topic_ids),
     ).record_stage(Stage.BEGUN)
     for old in all_backups(checkpoint.path)[:-KEPT_MAX]:
-        shutil.rmtree(old.path) if isinstance(old.path, Path) else old.path.remove_tree()
+        if old.path != path:  # it comes first if the clock was set back
+            shutil.rmtree(old.path) if isinstance(old.path, Path) else old.path.remove_tree()
     return backup
 
 
@@ -154,9 +155,14 @@ def _recorded(home: StoredPath) -> list[StoredPath]:
 
 
 def last_move(checkpoint: StoredPath) -> Backup | None:
-    """Returns the backup of the last move that was not undone; None without one."""
+    """Returns the backup of the last move that was not undone; None without one.
+
+    A move that has not ended is the last one, whatever the clock said: no other begins before its
+    end.
+    """
     moves = [backup for backup in all_backups(checkpoint) if backup.stage is not Stage.UNDONE]
-    return moves[-1] if moves else None
+    unfinished = [backup for backup in moves if backup.stage is not Stage.DONE]
+    return next(reversed(unfinished or moves), None)
 
 
 def interrupted_move(job: Job) -> Backup | None:
