@@ -84,10 +84,10 @@ class HeldLease:
     ) -> None:
         self.file, self.lease = file, lease
         self.took_over = took_over
-        """Whether the holder before has not released the lease: it died, or sleeps."""
+        """Whether the earlier holder did not release the lease: it died, or it sleeps."""
         self._token, self.term, self._around = token, term, around
         self._asked_at: float | None = None
-        """When the renewal was first asked for whose answer is missing."""
+        """When the renewal was first sent, if it has no answer yet."""
         self._failure = self._lost = ""
         self._retry_at = 0.0
         """When the renewal that failed is repeated."""
@@ -168,6 +168,7 @@ class HeldLease:
         self._lost = self._lost or f"the lease {self.file} was {how}"
         if self._switch:
             self._switch.close()
+            self._switch = None
 
     def _is_own(self, version: Version) -> bool:
         # The content is that of a renewal whose answer was lost, if it is not the last one's.

@@ -171,7 +171,7 @@ def test_half_written_files_that_stay(
     failed = subprocess.run(
         [sys.executable, "-c", _FAILS], timeout=60, check=False, capture_output=True
     )
-    assert b"it can't be removed" in failed.stderr
+    assert failed.stderr.endswith(b"JobsError: it can't be removed [JOBS_ERROR]\n")
     assert set(_FILES) == _listed(the_job)
     hold(the_job)
     assert {"offsets/6", "commits/6", "offsets/.6.crc"} == _listed(the_job)
