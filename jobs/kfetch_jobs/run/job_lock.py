@@ -140,6 +140,6 @@ def _is_mount_point(path: StoredPath) -> bool:
 
 
 def _may_be_shared(path: Path) -> bool:
-    """Returns whether other machines may write there. Only then the lease's clock never rests."""
+    """Returns whether other machines may write there. If not, the lease's clock may stand still."""
     kind = file_system_of(path)
     return not kind or is_shared(kind)

@@ -34,7 +34,7 @@ FILE_SCHEMA = pa.schema(_FIELDS)
 """Of the rows that Spark gets in place of records: one for each file."""
 
 _OPEN_MAX = 64
-"""So many files a task has open. One more completes the file with the most rows in memory."""
+"""The most open files of a task. For another, it completes that with the most rows in memory."""
 
 
 def written_files(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:

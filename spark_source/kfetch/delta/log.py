@@ -24,8 +24,8 @@ from kfetch.errors import OptionError, TableRefused
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
-"""So often a commit is tried after other writers' commits that it must look at. delta-rs itself
-passes by those that only add or rewrite files."""
+"""How often a commit is tried, if others have changed the table. delta-rs itself goes on after
+commits that only add or rewrite files."""
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")
 """What delta-rs reads as another path than it writes: an escape of a URI, and a backslash."""
 

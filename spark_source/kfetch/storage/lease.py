@@ -6,8 +6,8 @@ lease unseen. Each new holder has a higher ``epoch``.
 
 The clocks of hosts differ, so nobody compares a time in the file with a clock. A waiter measures by
 its own clock how long the file stays unchanged. After the holder's whole lease and a margin, it
-takes over. The holder measures its lease from before the request that confirmed it. So it ends
-before a waiter's wait ends.
+takes over. For the holder, the lease begins before the request that confirmed it. So the holder's
+lease ends before the waiter's wait.
 """
 
 from __future__ import annotations

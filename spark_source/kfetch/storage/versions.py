@@ -22,7 +22,7 @@ from typing import Protocol
 from kfetch.storage.objects import ObjectPath
 
 _KEPT = 8
-"""How many versions stay in a directory. A slow writer must find the name of its version taken."""
+"""How many versions stay in a directory, so that a slow writer finds the next name taken."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """What link(2) says on file systems without hard links."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
