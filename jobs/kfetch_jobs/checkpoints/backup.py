@@ -22,7 +22,7 @@ from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.checkpoints.location import checkpoint_path
-from kfetch_jobs.config import Job
+from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import write_json
 
@@ -48,6 +48,12 @@ class TableVersion:
     """The table's path, or its name in the catalog."""
     by_name: bool
     version: int
+
+    @property
+    def location(self) -> TableLocation:
+        """Where the table is."""
+        path, name = (None, self.name) if self.by_name else (self.name, None)
+        return TableLocation(path=path, table=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
