@@ -61,6 +61,8 @@ def parse_partitions(
 
     ``fields``: the stream's columns. ``zone``: that of expressions without one. Raises OptionError.
     """
+    if isinstance(given, str):
+        given = [given]
     pairs = given if isinstance(given, Mapping) else {name: name for name in given}
     types = {field["name"].lower(): field for field in fields}
     parsed = tuple(_parsed(name, text, types, zone) for name, text in pairs.items())
@@ -218,10 +220,12 @@ def _local(timestamps: Any, zone: str) -> Any:
 def _later_local(moment: int, zone: ZoneInfo) -> int:
     """Returns a time after 2036 on the clocks of a zone. Both: microseconds since 1970.
 
-    The rules of a zone repeat with the calendar. So it asks for a year between 2400 and 2799.
+    The rules of a zone repeat with the calendar, at the latest from 2400 on. So it asks for a year
+    before 2800.
     """
-    within_400_years = (moment * _MICROSECOND - (_YEAR_2400 - _EPOCH)) % _CYCLE
-    offset = (_YEAR_2400 + within_400_years).astimezone(zone).utcoffset() or timedelta()
+    since_2400 = moment * _MICROSECOND - (_YEAR_2400 - _EPOCH)
+    alike = _YEAR_2400 + (since_2400 if since_2400 < timedelta() else since_2400 % _CYCLE)
+    offset = alike.astimezone(zone).utcoffset() or timedelta()
     return moment + offset // _MICROSECOND
 
 
