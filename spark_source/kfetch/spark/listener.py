@@ -55,8 +55,11 @@ class LagListener(StreamingQueryListener):
             self._history.forget(str(event.runId))
 
     def _new_history(self) -> LagHistory:
-        connected = self.spark is not None and not hasattr(self.spark, "_jvm")
-        has_ends = reports_log_ends(self.spark.version) if connected else reports_log_ends()
+        session = self.spark
+        if session is None or hasattr(session, "_jvm"):
+            has_ends = reports_log_ends()
+        else:
+            has_ends = reports_log_ends(session.version)
         if not has_ends:
             log.warning(
                 "kfetch: before Spark 4.2, the progress has no log ends of kfetch's sources, so "
