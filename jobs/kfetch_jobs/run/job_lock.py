@@ -10,6 +10,7 @@ lease.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,8 +18,8 @@ from typing import Protocol
 
 from kfetch.errors import CheckpointError, CheckpointInUse, KfetchError
 from kfetch.storage.lease import LENGTH_S
-from kfetch.storage.lease_holder import Surroundings, hold
-from kfetch.storage.open import READABLE, lease_beside, stored_path
+from kfetch.storage.lease_holder import HeldLease, Surroundings, hold
+from kfetch.storage.open import READABLE, StoredPath, lease_beside, stored_path
 from kfetch.storage.processes import clock, process_end, this_process
 from kfetch.storage.versions import VersionedDirectory, VersionedFile
 from kfetch_jobs.checkpoints.half_written import remove_half_written
@@ -93,7 +94,7 @@ def _lease(job: Job, purpose: str, held: ExitStack) -> Fence:
     try:
         lease = held.enter_context(holding)
         if lease.took_over:
-            remove_half_written(job)
+            _clean_up(job, lease)
         return lease
     except CheckpointInUse as cause:
         ways = _WAYS.format(job=job.name)
@@ -104,13 +105,24 @@ def _lease(job: Job, purpose: str, held: ExitStack) -> Fence:
         raise JobsError(f"job {job.name}: {cause.what}", action=cause.action) from None
 
 
+def _clean_up(job: Job, lease: HeldLease) -> None:
+    """Do what a run that takes over must do. If it can't, the next run takes over again."""
+    try:
+        remove_half_written(job)
+    except BaseException:
+        lease.abandon()
+        raise
+
+
 def _lease_file(job: Job) -> VersionedFile | None:
     """Returns the lease of a job's checkpoint; None if the job's file says that none is needed."""
     reason = f"kfetch writes only to {READABLE}"
     try:
         path = stored_path(job.checkpoint, job.spark, request_s=_LENGTH_S * _REQUEST)
-        if path is not None:
+        if path is not None and (job.file.singleHost or not _is_mount_point(path)):
             return lease_beside(path)
+        if path is not None:
+            reason = "the lease lies beside it, and it is a mount point: name a directory in it"
     except KfetchError as cause:
         reason = cause.message
     if job.file.singleHost:
@@ -122,7 +134,12 @@ def _lease_file(job: Job) -> VersionedFile | None:
     )
 
 
+def _is_mount_point(path: StoredPath) -> bool:
+    """Whether the directory beside may be on another disk, which other hosts do not see."""
+    return isinstance(path, Path) and os.path.ismount(path.resolve())
+
+
 def _may_be_shared(path: Path) -> bool:
-    """Returns whether other machines may write there. Only then the lease's clock never rests."""
+    """Returns whether other machines may write there. If not, the lease's clock may stand still."""
     kind = file_system_of(path)
     return not kind or is_shared(kind)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,6 +26,11 @@ _EXPRESSION = re.compile(
 FUNCTIONS = {"date": "date", "year": "integer", "month": "integer", "hour": "integer"}
 """The functions of a timestamp, and the types of their results."""
 _ARROW_END = datetime(2037, 1, 1, tzinfo=UTC)
+_YEAR_2400 = datetime(2400, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_CYCLE = timedelta(days=146_097)
+"""400 years, after which the calendar repeats, with its weeks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +98,8 @@ def _check_zone(name: str, zone: str) -> None:
     if not zone:
         return
     try:
-        _local(pa.array([0], pa.timestamp("us", "UTC")), zone)
-    except (pa.ArrowInvalid, pa.ArrowKeyError):
+        _local(pa.array([0, _YEAR_2400], pa.timestamp("us", "UTC")), zone)
+    except (pa.ArrowInvalid, pa.ArrowKeyError, ZoneInfoNotFoundError):
         raise mistake(name, f"there is no time zone {zone}") from None
 
 
@@ -118,7 +124,8 @@ def value_at(batch: pa.RecordBatch, path: Sequence[str]) -> Any:
     """Returns the values of a column, or of a field of structs. A field of a null is null."""
     column: Any = batch.column(path[0])
     for name in path[1:]:
-        column = pc.struct_field(column, name)
+        # A name that begins with a dot or a bracket would count as a path of names.
+        column = pc.struct_field(column, [column.type.get_field_index(name)])
     return column
 
 
@@ -128,18 +135,45 @@ def value_of(batch: pa.RecordBatch, column: TableColumn) -> Any:
     if not column.function:
         return source
     local = _local(source, column.zone) if column.zone else source
-    day = pc.floor_temporal(local, unit="day") if column.function == "date" else None
-    return day.cast(pa.date32()) if day is not None else getattr(pc, column.function)(local)
+    # numpy has all years that a timestamp may have. Arrow ends with 32767, Python with 9999.
+    return _part(column.function, local.to_numpy(zero_copy_only=False))
+
+
+def _part(function: str, moments: Any) -> Any:
+    """Returns a part of each time, as an Arrow array. ``moments``: of numpy, NaT for null."""
+    if function == "date":
+        return pa.array(moments.astype("datetime64[D]"))
+    if function == "hour":
+        numbers = moments.astype("datetime64[h]").astype(np.int64) % 24
+    elif function == "month":
+        numbers = moments.astype("datetime64[M]").astype(np.int64) % 12 + 1
+    else:
+        numbers = moments.astype("datetime64[Y]").astype(np.int64) + 1970
+    return pa.array(numbers, mask=np.isnat(moments))
 
 
 def _local(timestamps: Any, zone: str) -> Any:
-    """Returns the times on the clocks of a zone. From 2038 on, Arrow knows no summer time."""
+    """Returns the times on the clocks of a zone: a name, or an offset such as ``+02:00``.
+
+    From 2038 on, Arrow knows no summer time.
+    """
+    local = pc.local_timestamp(timestamps.cast(pa.timestamp("us", zone)))
     within = pc.less(timestamps, pa.scalar(_ARROW_END, timestamps.type))
-    if pc.all(within).as_py() is not False:
-        return pc.local_timestamp(timestamps.cast(pa.timestamp("us", zone)))
+    if zone[0] in "+-" or pc.all(within).as_py() is not False:
+        return local
+    later = pc.if_else(within, None, timestamps.cast(pa.int64())).to_pylist()
     known = ZoneInfo(zone)
-    moments = [
-        moment and moment.astimezone(known).replace(tzinfo=None)
-        for moment in timestamps.to_pylist()
-    ]
-    return pa.array(moments, pa.timestamp("us"))
+    moments = [None if moment is None else _later_local(moment, known) for moment in later]
+    return pc.coalesce(pa.array(moments, pa.timestamp("us")), local)
+
+
+def _later_local(moment: int, zone: ZoneInfo) -> int:
+    """Returns a time after 2036 on the clocks of a zone. Both: microseconds since 1970.
+
+    The rules of a zone repeat with the calendar, at the latest from 2400 on. So it asks for a year
+    before 2800.
+    """
+    since_2400 = moment * _MICROSECOND - (_YEAR_2400 - _EPOCH)
+    alike = _YEAR_2400 + (since_2400 if since_2400 < timedelta() else since_2400 % _CYCLE)
+    offset = alike.astimezone(zone).utcoffset() or timedelta()
+    return moment + offset // _MICROSECOND

@@ -37,10 +37,16 @@ def parse_partitions(
     ``columns``: what the query writes. An expression adds a column to them. ``fields``: the columns
     of the source. ``zone``: that of expressions without one. Raises OptionError.
     """
+    if isinstance(given, str):
+        given = [given]
     pairs = given if isinstance(given, Mapping) else {name: name for name in given}
     known = {one.name.lower(): one for one in columns}
     parsed = tuple(_partition(name, text, known, fields, zone) for name, text in pairs.items())
-    names = {one.name.lower() for one in parsed}
+    names: set[str] = set()
+    for one in parsed:
+        if one.name.lower() in names:
+            raise mistake(one.name, "it is there twice")
+        names.add(one.name.lower())
     if parsed and names >= set(known):
         raise mistake("", "it names all columns, and a table needs one that is no partition column")
     for one in columns:
@@ -92,7 +98,7 @@ class _RowTexts:
 
     def __init__(self, encoded: Any) -> None:
         self.codes: Any = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        self._texts: list[str | None] = [_text(value) for value in encoded.dictionary.to_pylist()]
+        self._texts = _texts(encoded.dictionary)
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -115,6 +121,22 @@ def _codes(batch: pa.RecordBatch, partitions: Sequence[TableColumn]) -> tuple[li
         codes = codes * len(text) + text.codes
         combinations *= len(text)
     return texts, codes
+
+
+def _texts(values: Any) -> list[str | None]:
+    if pa.types.is_date(values.type):  # Python's dates end with the year 9999
+        return [_day_text(day) for day in values.cast(pa.int32()).to_pylist()]
+    return [_text(value) for value in values.to_pylist()]
+
+
+def _day_text(days: int | None) -> str | None:
+    """Returns a day as Spark writes it. ``days``: since 1970."""
+    if days is None:
+        return None
+    day = np.datetime64(days, "D")
+    year = int(day.astype("datetime64[Y]").astype(np.int64)) + 1970
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04}{str(day)[-6:]}"
 
 
 def _text(value: object) -> str | None:

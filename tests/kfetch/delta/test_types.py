@@ -106,11 +106,28 @@ def test_differences_are_told(ours: Any, theirs: Any, sentence: str) -> None:
     assert sentence in str(caught.value)
 
 
-def test_a_column_that_needs_values() -> None:
-    """Without a value for a column that is NOT NULL, readers would find a null there."""
-    table = [field("id"), field("day", "date", nullable=False)]
-    with pytest.raises(TableRefused, match="column day of the table /t is NOT NULL"):
-        check_fields([field("id")], table, "/t")
+def test_other_columns_of_the_table_get_nulls() -> None:
+    """So a table with a NOT NULL column that the stream lacks is refused, as by Spark."""
+    check_fields([field("id")], [field("id"), field("more")], "/t")
+
+    with pytest.raises(TableRefused, match="column more of the table /t is NOT NULL"):
+        check_fields([field("id")], [field("id"), field("more", nullable=False)], "/t")
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ([field("id"), field("ID")], "id and ID"),
+        (
+            [field("s", {"type": "struct", "fields": [field("a"), field("A")]})],
+            "s.a and s.A",
+        ),
+    ],
+)
+def test_names_that_differ_in_case(fields: Any, names: str) -> None:
+    """Delta takes them for one column, also within a struct. The error names both."""
+    with pytest.raises(TableRefused, match=f"{names} are one column to Delta"):
+        table_fields(fields)
 
 
 @pytest.mark.parametrize("name", ["a b", "a,b", "x=y", "(x)", "a\nb"])
