@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _BROKER_REPORT = "kfetch.brokerReport"
+_PERMISSION = "kfetch.planPermission"
+PERMISSION = "spark.kfetch.planPermission"
+"""The session's setting with the socket that each source asks before it plans a micro-batch."""
 
 
 def source_frames(
@@ -41,6 +44,8 @@ def source_frames(
         with user_mistakes(job, *at):
             report = str(broker_report_path(job.directory, view))
             options = {_BROKER_REPORT: report} | job.source_options(view, zone)
+            if permission := spark.conf.get(PERMISSION, ""):
+                options[_PERMISSION] = permission
             options |= {"columns": ",".join(columns)} if columns else {}
             frame = spark.readStream.format("kfetch").options(**options).load()
             if job.dead_letters is not None:
