@@ -21,6 +21,7 @@ keeps it running.
     source_options.py  checks a job's options with the source's own parser
     merge_order.py     the columns that order the rows of a merge
     cross_checks.py    checks of all jobs together: ``after``, shared checkpoints and tables
+    cluster_paths.py   local paths of a job whose tasks run on other machines
     snapshot.py        the files of a job as they were validated
     schema.py          JSON Schema for editors
     starter.py         writes a new project

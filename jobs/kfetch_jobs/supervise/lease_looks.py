@@ -47,8 +47,10 @@ def _look(job: Job) -> LeaseStatus | None:
         return LeaseStatus(trouble=job.in_own_words(cause.what))
     except Exception as error:  # a status never fails for want of a lease
         return LeaseStatus(trouble=job.in_own_words(str(error)))
-    holder = lease and lease.holder
-    if lease is None or holder is None or (life := life_of(holder)) is Life.DEAD:
+    if lease is None or (holder := lease.holder) is None:
+        return None
+    life = life_of(holder)
+    if life is Life.DEAD:
         return None
     return LeaseStatus(
         host=holder.host,
