@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from kfetch.admin.checkpoint import read_lease
 from kfetch.errors import KfetchError
-from kfetch.storage.lease import Life
-from kfetch.storage.open import stored_path
+from kfetch.storage.lease import Life, parse
 from kfetch.storage.processes import life_of
+from kfetch_jobs.checkpoints.location import lease_file, local_directory
 from kfetch_jobs.config import Job
 from kfetch_jobs.supervise.status import LeaseStatus
 
@@ -25,28 +24,36 @@ class LeaseLooks:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, "kfetch-lease-look")
+        self._here: dict[str, LeaseStatus | None] = {}
         self._looks: dict[str, Future[LeaseStatus | None]] = {}
 
     def begin(self, job: Job) -> None:
-        """Look at the lease of a job's checkpoint, in a thread."""
-        self._looks[job.name] = self._pool.submit(_look, job)
+        """Look at the lease of a job's checkpoint: in a thread if it is in a store."""
+        if local_directory(job) is not None:
+            self._here[job.name] = _look(job)
+        else:
+            self._looks[job.name] = self._pool.submit(_look, job)
 
     def ended(self) -> dict[str, LeaseStatus | None]:
         """Returns the leases by the names of their jobs; None if nobody holds one."""
         done, _ = wait(self._looks.values(), _ALL_S)
         self._pool.shutdown(wait=False, cancel_futures=True)
         late = LeaseStatus(trouble=f"the store did not answer within {_ALL_S:g} s")
-        return {name: look.result() if look in done else late for name, look in self._looks.items()}
+        asked = self._looks.items()
+        return self._here | {name: one.result() if one in done else late for name, one in asked}
 
 
 def _look(job: Job) -> LeaseStatus | None:
     try:
-        path = stored_path(job.checkpoint, job.spark, request_s=_REQUEST_S)
-        lease = None if path is None else read_lease(path)
+        file = lease_file(job, request_s=_REQUEST_S)
+        version = file.read() if file else None
     except KfetchError as cause:
         return LeaseStatus(trouble=job.in_own_words(cause.what))
+    except OSError as cause:
+        return LeaseStatus(trouble=f"{cause.filename} can't be read: {cause.strerror}")
     except Exception as error:  # a status never fails for want of a lease
         return LeaseStatus(trouble=job.in_own_words(str(error)))
+    lease = parse(version.content) if version else None
     if lease is None or (holder := lease.holder) is None:
         return None
     life = life_of(holder)
