@@ -152,9 +152,9 @@ def smaller(
     """Returns a failure with as few events as still fail.
 
     ``run`` simulates the same seed with some of its events. Leaves out halves, quarters and so on,
-    down to single events, as long as anything fails.
+    down to single events, as long as it fails in the same way: the first words are the same.
     """
-    best, tries = failed, 0
+    best, tries, kind = failed, 0, _kind(failed)
     size = max(1, len(best.events) // 2)
     while size:
         begin = 0
@@ -162,13 +162,18 @@ def smaller(
             fewer = [*best.events[:begin], *best.events[begin + size :]]
             attempt = run(fewer)
             tries += 1
-            if attempt.failure:
+            if attempt.failure and _kind(attempt) == kind:
                 best = attempt
                 tell(f"{len(best.events)} events still fail")
             else:
                 begin += size
         size //= 2
     return run(best.events)
+
+
+def _kind(failed: Result) -> str:
+    """Returns what a failure says before it names anything."""
+    return failed.failure.split(":")[0]
 
 
 def faults() -> dict[str, str]:

@@ -226,8 +226,7 @@ class World:
 
     def workers(self) -> list[Process]:
         """Returns the living workers' processes."""
-        executors = [self.executor, *(one.executor for one in self._batch_reads)]
-        return [process for executor in executors for process in executor.processes()]
+        return [process for executor in self._executors() for process in executor.processes()]
 
     def read_batch(self, chance: random.Random) -> str:
         """Read the topics once, between bounds and with filters that chance draws."""
@@ -337,6 +336,9 @@ class World:
             self.chaos.perform(action)
 
     # -- the query ---------------------------------------------------------------------------
+
+    def _executors(self) -> list[Executor]:
+        return [self.executor, *(one.executor for one in self._batch_reads)]
 
     def _new_executor(self) -> Executor:
         scenario = self.scenario
@@ -468,7 +470,9 @@ class World:
         self.tell("everything is healed")
         self.chaos.heal()
         self._healed = True
-        self.network.latency_s, self.executor.batch_s = _QUICK_S, _QUICK_BATCH_S
+        self.network.latency_s = _QUICK_S
+        for executor in self._executors():
+            executor.batch_s = _QUICK_BATCH_S
         for name in self._partitions:
             self._create_again(name)
 

@@ -245,6 +245,9 @@ class Kernel:
                 thread.greenlet.parent = getcurrent()
                 thread.greenlet.throw(GreenletExit)
             thread.greenlet = None
+        if self.hub:  # the garbage collection can't free a greenlet that waits, nor what it holds
+            self.hub.parent = getcurrent()
+            self.hub.throw(GreenletExit)
         self._timers.clear()
         self._ready.clear()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import queue as real_queue
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -139,3 +141,16 @@ def test_a_crash_is_kept(kernel: Kernel) -> None:
     kernel.spawn("process").start(fail)
     kernel.run()
     assert ["a bug"] == [str(crash.error) for crash in kernel.crashes]
+
+
+def test_a_closed_kernel_leaves_nothing() -> None:
+    """A run of many seeds needs no more memory than one: nothing holds a kernel that is closed."""
+    kernel = Kernel(1)
+    kernel.spawn("process").start(kernel.sleep, 1e9)
+    kernel.run(until=kernel.now + 1.0)
+    kernel.close()
+    closed = weakref.ref(kernel)
+    del kernel
+    gc.collect()
+
+    assert closed() is None

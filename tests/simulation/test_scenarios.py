@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from simulation import chaos
 from simulation.kernel import Kernel
-from simulation.parts import run_scenario, run_source
+from simulation.parts import Result, run_scenario, run_source, smaller
 from simulation.scenario import from_json, scenario, to_json
 
 pytestmark = pytest.mark.simulation
@@ -109,3 +110,21 @@ def test_a_seed_gives_the_same_story_twice() -> None:
     ]
     assert stories[0] == stories[1]
     assert "the query ends" in stories[0]
+
+
+def test_fewer_events_fail_in_the_same_way() -> None:
+    """A failure stays what it is while it gets smaller: another one says nothing of its cause."""
+
+    def run(events: Sequence[int]) -> Result:
+        failure = "lost: b" if {2, 5} <= {*events} else "twice: c"
+        return Result(
+            part="source",
+            seed=0,
+            steps=1,
+            seconds=1.0,
+            events=(*events,),
+            failure=failure,
+            story=[],
+        )
+
+    assert (2, 5) == smaller(run(range(8)), run, lambda told: None).events

@@ -229,12 +229,11 @@ def _watch_state(
     ends: Mapping[TopicPartition, Position],
 ) -> WatchState:
     """Returns the state of a watch that these look-ups have just told."""
-    from kfetch.watch.state import UNKNOWN_OFFSET, WatchState
+    from kfetch.watch.state import UNKNOWN, WatchState
 
-    state, unknown = WatchState(), Position(UNKNOWN_OFFSET)
+    state = WatchState()
     for tp in state.update_metadata(view, subscribed):
-        start = starts.get(tp, unknown).offset
-        state.watch_from(tp, view.leader(tp), ends.get(tp, unknown), start)
+        state.watch_from(tp, view.leader(tp), ends.get(tp, UNKNOWN), starts.get(tp, UNKNOWN))
     return state
 
 

@@ -113,7 +113,7 @@ class PositionCheck:
 
         A new partition starts at offset 0, so a later log start is a loss.
         """
-        log_starts = {tp: self._log_start(tp) for tp in partitions}
+        log_starts = {tp: self._state.log_start(tp) for tp in partitions}
         for tp, start in log_starts.items():
             self._is_lost(ReadPosition(tp, 0), LogAnswer(log_start=start.offset))
         return log_starts
@@ -157,7 +157,7 @@ class PositionCheck:
         answer = LogAnswer(
             exists=exists,
             topic_id=self._state.topic_ids.get(tp.topic, NO_TOPIC_ID),
-            log_start=self._state.log_start(tp) if exists and self._state.leader(tp) else 0,
+            log_start=self._state.log_start(tp).offset if exists and self._state.leader(tp) else 0,
         )
         loss = find_loss(ReadPosition(tp, *position, topic_id=topic_id), answer)
         if loss is None:
@@ -167,7 +167,7 @@ class PositionCheck:
             return None
         if isinstance(loss, TopicRecreated):  # the new topic's first records may have expired
             return self._valid_position(tp, Position(0, NO_EPOCH), NO_TOPIC_ID)
-        return self._log_start(tp)
+        return self._state.log_start(tp)
 
     def _check_epochs(self, positions: dict[TopicPartition, Position]) -> None:
         """Ask the leaders for the epochs of unchecked positions; move truncated ones."""
@@ -229,11 +229,6 @@ class PositionCheck:
         """Returns the epochs of the known leaders."""
         leaders = {tp: self._state.leader(tp) for tp in partitions}
         return {tp: leader.epoch for tp, leader in leaders.items() if leader is not None}
-
-    def _log_start(self, tp: TopicPartition) -> Position:
-        """Returns the log start with the current leader's epoch, which vouches for it."""
-        leader = self._state.leader(tp)
-        return Position(self._state.log_start(tp), leader.epoch if leader else NO_EPOCH)
 
     def _is_unchecked(self, tp: TopicPartition, position: Position, leader: Leader) -> bool:
         """Returns whether the position must be compared with the leader's epochs.

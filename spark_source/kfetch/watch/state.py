@@ -39,7 +39,7 @@ from kfetch.offsets import Position
 from kfetch.reactions import Api
 from kfetch.session.replies import PartitionReply
 
-UNKNOWN_OFFSET = -1
+UNKNOWN = Position(-1, NO_EPOCH)
 _REFUSALS_MIN = 3
 
 PositionChanges = dict[TopicPartition, FetchPosition | None]
@@ -53,7 +53,8 @@ class _WatchedPartition:
     """None while the leader is unknown."""
     log_end: Position
     """The log end, and the epoch of the leader that reported it."""
-    log_start: int = UNKNOWN_OFFSET
+    log_start: Position = UNKNOWN
+    """The log start, and the epoch of the leader that reported it. Another one may start lower."""
     in_session: bool = False
     """Whether the partition is in its leader's session."""
     confirmed: bool = True
@@ -123,8 +124,8 @@ class WatchState:
         watched = self._watched.get(tp)
         return watched.leader if watched else None
 
-    def log_start(self, tp: TopicPartition) -> int:
-        """Returns the log start offset, -1 while it is unknown."""
+    def log_start(self, tp: TopicPartition) -> Position:
+        """Returns the log start that a leader told last; its offset is -1 while it is unknown."""
         return self._watched[tp].log_start
 
     def log_end(self, tp: TopicPartition) -> Position | None:
@@ -180,7 +181,7 @@ class WatchState:
         tp: TopicPartition,
         leader: Leader | None,
         log_end: Position,
-        log_start: int = UNKNOWN_OFFSET,
+        log_start: Position = UNKNOWN,
     ) -> None:
         """Watch a partition from a log end on."""
         if tp in self._watched:
@@ -231,14 +232,15 @@ class WatchState:
         changed = not watched.confirmed
         watched.confirmed = True
         self.refusals.pop(tp, None)
-        if reply.log_start_offset > watched.log_start:
-            changed |= reply.log_start_offset > 0
-            watched.log_start = reply.log_start_offset
+        # An epoch that is too old would look like a truncation later.
+        epoch = watched.leader.epoch if watched.leader and checks_epochs else NO_EPOCH
+        start, known = Position(reply.log_start_offset, epoch), watched.log_start
+        if start.offset > known.offset or epoch > known.leader_epoch:
+            changed |= start.offset > 0 and start.offset != known.offset
+            watched.log_start = start
         # Never backwards: a new leader's high watermark may lag for a moment. A truncated log shows
         # by OFFSET_OUT_OF_RANGE or by its epochs.
         if log_end > watched.log_end.offset and watched.leader is not None:
-            # An epoch that is too old would look like a truncation later.
-            epoch = watched.leader.epoch if checks_epochs else NO_EPOCH
             watched.log_end = Position(log_end, epoch)
             self._send_position(tp, watched)
             changed = True

@@ -29,7 +29,7 @@ from kfetch.options import SourceOptions
 from kfetch.watch.backlog import Backlog
 from kfetch.watch.broker_report import BrokerReport
 from kfetch.watch.poller import Poller
-from kfetch.watch.state import UNKNOWN_OFFSET, PositionChanges, WatchState
+from kfetch.watch.state import UNKNOWN, PositionChanges, WatchState
 from kfetch.wire.retry import clearer
 
 log = logging.getLogger(__name__)
@@ -106,8 +106,7 @@ class Watch:
         """Watch partitions from these log ends on."""
         with self._condition:
             for tp, end in log_ends.items():
-                start = log_starts[tp].offset if tp in log_starts else UNKNOWN_OFFSET
-                self.state.watch_from(tp, leaders[tp], end, start)
+                self.state.watch_from(tp, leaders[tp], end, log_starts.get(tp, UNKNOWN))
             self._start_missing_pollers()
 
     def take_changed(self) -> set[TopicPartition]:

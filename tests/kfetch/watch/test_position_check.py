@@ -162,3 +162,18 @@ def test_a_partition_out_of_the_subscription_is_a_loss(kafka: LittleKafka) -> No
     lenient = query(kafka, assign='{"t":[0]}', failOnDataLoss="false")
 
     assert {T0: 3} == at(lenient.next_end(start, None))
+
+
+def test_another_leader_may_start_lower(kafka: LittleKafka, lenient: Reader) -> None:
+    """A log start counts while the leader leads that told it. After an unclean election the log
+    may start lower again, and then the records from the position on are there, and are read."""
+    log = kafka.log(T0)
+    kept = list(log.batches)
+    expired(kafka)
+    lenient.driver.next_end(lenient.offsets, None)
+    log.start, log.batches = 0, kept
+    kafka.elect(T0, 2)
+    log.append(*[b"new %d" % n for n in range(6)])
+    lenient.batch()
+
+    assert {T0: (3, 9)} == lenient.last

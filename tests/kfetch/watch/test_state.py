@@ -86,7 +86,7 @@ def watching(isolation_level: int = 0) -> WatchState:
     made = WatchState(isolation_level=isolation_level)
     led = Leader(broker=ONE, epoch=3)
     assert [T0] == metadata_update(made, view(led))
-    made.watch_from(T0, led, Position(10, 3), 0)
+    made.watch_from(T0, led, Position(10, 3), Position(0, 3))
     return made
 
 
@@ -126,7 +126,20 @@ def test_replies_move_the_end(
     assert end == state.log_end(T0)
     assert moved_session == (T0 in state.take_position_changes(ONE)) == bool(moved)
     assert changed == (T0 in state.changed)
-    assert partition_reply.log_start_offset == state.log_start(T0)
+    assert partition_reply.log_start_offset == state.log_start(T0).offset
+
+
+def test_a_log_start_is_of_the_leader_that_told_it(state: WatchState) -> None:
+    """Within an epoch the log start only grows. A new leader vouches for its own: the log start of
+    the former one keeps its epoch until then, so a check of epochs finds where histories part."""
+    state.accept_reply(ONE, {T0: reply(10, start=6)}, {})
+    state.accept_reply(ONE, {T0: reply(10, start=4)}, {})
+    assert Position(6, 3) == state.log_start(T0)
+    metadata_update(state, view(Leader(broker=TWO, epoch=4)))
+    assert Position(6, 3) == state.log_start(T0)
+    state.take_position_changes(TWO)
+    state.accept_reply(TWO, {T0: reply(10, start=4)}, {})
+    assert Position(4, 4) == state.log_start(T0)
 
 
 def test_a_session_that_does_not_check_epochs_vouches_for_none(state: WatchState) -> None:
@@ -190,7 +203,7 @@ def test_out_of_range_waits_for_a_position(state: WatchState) -> None:
     metadata_update(state, view(Leader(broker=ONE, epoch=3)))
     assert ({T0: None}, {T0}) == (state.take_position_changes(ONE), state.out_of_range)
 
-    state.watch_from(T0, state.leader(T0), Position(4, 3), 0)
+    state.watch_from(T0, state.leader(T0), Position(4, 3), Position(0, 3))
 
     assert ({T0: position(4)}, set()) == (state.take_position_changes(ONE), state.out_of_range)
     assert Position(4, 3) == state.log_end(T0)
@@ -254,7 +267,7 @@ def test_permanent_error(state: WatchState) -> None:
 
 def test_a_reply_to_an_older_position_is_ignored(state: WatchState) -> None:
     """A reply that was in flight when the position changed does not move the partition."""
-    state.watch_from(T0, Leader(broker=ONE, epoch=3), Position(4, 3), 0)
+    state.watch_from(T0, Leader(broker=ONE, epoch=3), Position(4, 3), Position(0, 3))
     assert 0 == state.accept_reply(ONE, {T0: reply(50)}, {})
     assert Position(4, 3) == state.log_end(T0)
 
@@ -312,7 +325,7 @@ def test_a_recreated_topic_needs_new_log_ends(state: WatchState) -> None:
     assert [T0] == metadata_update(state, view(led, topic_id=NEW_ID))
     assert not state.exists(T0)
 
-    state.watch_from(T0, led, Position(2, 0), 0)
+    state.watch_from(T0, led, Position(2, 0), Position(0, 0))
 
     assert {T0: position(2, 0, NEW_ID)} == state.take_position_changes(ONE)
 
@@ -321,7 +334,7 @@ def test_topics_without_ids() -> None:
     """Topics of old brokers have the zero id, and no other."""
     state, led = WatchState(), Leader(broker=ONE, epoch=-1)
     assert [T0] == metadata_update(state, view(led, topic_id=NO_TOPIC_ID))
-    state.watch_from(T0, led, Position(2), 0)
+    state.watch_from(T0, led, Position(2), Position(0))
     assert [] == metadata_update(state, view(led, topic_id=NO_TOPIC_ID))
 
     assert {T0: position(2, -1, NO_TOPIC_ID)} == state.take_position_changes(ONE)

@@ -254,7 +254,7 @@ def test_last_stable_offsets(kafka: LittleKafka, watched: Any) -> None:
         {tp: Position(2, 0) for tp in new}, {tp: view.leader(tp) for tp in new}, {}
     )
     deadline = time.monotonic() + PATIENCE_S
-    while committed.state.log_start(T0) < 0 and time.monotonic() < deadline:
+    while committed.state.log_start(T0).offset < 0 and time.monotonic() < deadline:
         committed.wait_for_change(0.01)
     committed.close()
     lookup.close()
