@@ -7,6 +7,7 @@ that byte, the source plans no micro-batch. Decision 116 says what that closes.
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 import threading
@@ -18,6 +19,8 @@ from kfetch.errors import LeaseLost
 from kfetch.storage.lease import LENGTH_S
 
 _YES = b"1"
+_PATH_BYTES_MAX = 70
+"""A socket's path has 103 bytes at most on macOS, and four more on Linux."""
 _ANSWER_S = LENGTH_S
 """How long an answer may take. A request to a store comes before it."""
 
@@ -30,7 +33,7 @@ def granting(check: Callable[[], None]) -> Iterator[Path]:
     can ask: the socket is in a directory of its own.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="kfetch-") as directory,
+        tempfile.TemporaryDirectory(prefix="kfetch-", dir=_short_directory()) as directory,
         socket.socket(socket.AF_UNIX) as server,
     ):
         path = Path(directory) / "permission"
@@ -46,6 +49,11 @@ def granting(check: Callable[[], None]) -> Iterator[Path]:
             with suppress(OSError):
                 server.shutdown(socket.SHUT_RDWR)  # ends the thread's accept()
             thread.join(1)
+
+
+def _short_directory() -> str | None:
+    """Returns /tmp if paths in the usual directory are too long for a socket; else None."""
+    return None if len(os.fsencode(tempfile.gettempdir())) <= _PATH_BYTES_MAX else "/tmp"  # noqa: S108
 
 
 def _answer(server: socket.socket, check: Callable[[], None]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +42,16 @@ def test_nobody_answers() -> None:
         ask(str(path))
     assert not path.parent.exists()
     with pytest.raises(LeaseLost, match="another micro-batch: No such file or directory: its log"):
+        ask(str(path))
+
+
+def test_a_long_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket's path has 107 bytes at most, so the socket is elsewhere then."""
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with granting(lambda: None) as path:
+        assert long not in path.parents
         ask(str(path))
 
 
