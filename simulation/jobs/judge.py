@@ -68,6 +68,8 @@ class KnownJob:
     """Cron times that had their run."""
     differs_since: float | None = None
     ready_since: float | None = None
+    complained_at: float = 0.0
+    """When status last said something of its lag."""
 
 
 class Judge:
@@ -437,19 +439,23 @@ class Judge:
         if limit_s is None or run is None or state is None or not run.leader.alive:
             return
         machine = self._machine
-        since = max(run.launched, self._stepped_at)
+        since = max(run.launched, self._stepped_at, known.complained_at)
         waits_s = min(self._world.records[name].waits_s(machine.now), machine.now - since)
         slack_s = 2 * run.fate.look_s + run.fate.deaf_s + _STEP_SEEN_S
         if self._stepped_at > run.launched:
             # If the run hangs, its reports seem to be older or newer than they are.
             slack_s += max(limit_s + run.fate.batch_s, _START_WITHIN_S)
-        if state.phase is not Phase.RUNNING or waits_s <= limit_s + slack_s:
+        if state.phase is not Phase.RUNNING or waits_s <= limit_s:
             return
         job = self._world.project.job(name)
         started_s = state.started_s or 0.0
         pulse = read_pulse(job.directory, started_s)
+        if pulse is None:  # it has not started, or the disk was full until now
+            slack_s = max(slack_s, _START_WITHIN_S)
         lag = job_lag(job, started_s, pulse, last_batch(job.directory), machine.wall)
-        if not [*health_problems(job.file.health, state, pulse, lag, machine.wall)]:
+        if [*health_problems(job.file.health, state, pulse, lag, machine.wall)]:
+            known.complained_at = machine.now
+        elif waits_s > limit_s + slack_s:
             raise Failure(f"status says well while a record of {name} waits for {waits_s:.0f} s")
 
     def check_status(self, status: ProjectStatus) -> None:
