@@ -23,7 +23,7 @@ from kfetch import delta
 from kfetch.delta.source import FilesDataSource
 from kfetch.errors import NotBuilt, OptionError, TableRefused
 from kfetch.spark.lag import LagHistory
-from kfetch.spark.versions import REPORTS_LOG_ENDS
+from kfetch.spark.versions import reports_log_ends
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, needs_delta()]
@@ -275,7 +275,7 @@ def test_a_query_tells_what_it_read(
     assert 1 <= sum(one["numInputRows"] for one in query.recentProgress) <= 2
     end = json.loads(progress["sources"][0]["endOffset"])["topics"][name]["partitions"]
     assert {"0": 50, "1": 50} == {partition: at[0] for partition, at in end.items()}
-    if REPORTS_LOG_ENDS:
+    if reports_log_ends():
         (lag,) = LagHistory().lags(progress)
         assert (2, 0) == (len(lag.partitions), lag.offsets)
 

@@ -22,7 +22,7 @@ from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.checkpoints.location import checkpoint_path
-from kfetch_jobs.config import Job
+from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import write_json
 
@@ -48,6 +48,12 @@ class TableVersion:
     """The table's path, or its name in the catalog."""
     by_name: bool
     version: int
+
+    @property
+    def location(self) -> TableLocation:
+        """Where the table is."""
+        path, name = (None, self.name) if self.by_name else (self.name, None)
+        return TableLocation(path=path, table=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +133,8 @@ def create_backup(
         topic_ids=dict(topic_ids),
     ).record_stage(Stage.BEGUN)
     for old in all_backups(checkpoint.path)[:-KEPT_MAX]:
-        shutil.rmtree(old.path) if isinstance(old.path, Path) else old.path.remove_tree()
+        if old.path != path:  # it comes first if the clock was set back
+            shutil.rmtree(old.path) if isinstance(old.path, Path) else old.path.remove_tree()
     return backup
 
 
@@ -154,9 +161,14 @@ def _recorded(home: StoredPath) -> list[StoredPath]:
 
 
 def last_move(checkpoint: StoredPath) -> Backup | None:
-    """Returns the backup of the last move that was not undone; None without one."""
+    """Returns the backup of the last move that was not undone; None without one.
+
+    A move that has not ended is the last one, whatever the clock said: no other begins before its
+    end.
+    """
     moves = [backup for backup in all_backups(checkpoint) if backup.stage is not Stage.UNDONE]
-    return moves[-1] if moves else None
+    unfinished = [backup for backup in moves if backup.stage is not Stage.DONE]
+    return next(reversed(unfinished or moves), None)
 
 
 def interrupted_move(job: Job) -> Backup | None:

@@ -50,7 +50,7 @@ class FormerJob:
 
 def find_former_job(job: Job) -> FormerJob | None:
     """Returns a job without a file that has written the new job's records to its table."""
-    tables = {str(table) for table in job.appended_tables if _may_exist(job, table)}
+    tables = {job.place(table): table for table in job.appended_tables if _may_exist(job, table)}
     if not tables:
         return None
     views = job.file.views()
@@ -59,7 +59,7 @@ def find_former_job(job: Job) -> FormerJob | None:
         note = read_json(directory / _NOTE)
         if note.get("checkpoint") == job.checkpoint:
             continue  # the file names its checkpoint, so the new name continues there
-        both = sorted(tables & _tables_of(job, directory, note))
+        both = sorted(tables.keys() & _tables_of(job, directory, note))
         if not both:
             continue  # the checkpoint of a job without these tables may be unreadable
         topics = [
@@ -68,7 +68,7 @@ def find_former_job(job: Job) -> FormerJob | None:
             if any(one.includes(topic) for one in subscriptions)
         ]
         if topics:
-            return FormerJob(directory=directory, topic=topics[0], table=both[0])
+            return FormerJob(directory=directory, topic=topics[0], table=str(tables[both[0]]))
     return None
 
 
@@ -85,15 +85,21 @@ def _exists(files: Path, name: str) -> bool:
 
 
 def _tables_of(job: Job, directory: Path, note: Mapping[str, Any]) -> set[str]:
-    """Returns the tables of the former job: by its note, else by the tables' own logs.
+    """Returns the places of the former job's tables: by its note, else by the tables' own logs.
 
     Before kfetch noted tables, the log had the query's id already.
     """
     if isinstance(noted := note.get("tables"), list):
-        return set(map(str, noted))
+        return {job.place(_location(str(text))) for text in noted}
     query = query_id(directory / "checkpoint")
-    places = {str(table): local_path(table.path, job.spark) for table in job.tables if table.path}
-    return {name for name, place in places.items() if place and query in queries_of(place)}
+    local = {table: local_path(table.path, job.spark) for table in job.tables if table.path}
+    return {job.place(table) for table, path in local.items() if path and query in queries_of(path)}
+
+
+def _location(noted: str) -> TableLocation:
+    """A noted path is absolute, or a URI. A name has no slash."""
+    path, name = (noted, None) if "/" in noted else (None, noted)
+    return TableLocation(path=path, table=name)
 
 
 def _may_exist(job: Job, table: TableLocation) -> bool:

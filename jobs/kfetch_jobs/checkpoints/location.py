@@ -44,8 +44,10 @@ def lease_file(job: Job, *, request_s: float | None = None) -> VersionedFile | N
     reason = f"kfetch writes only to {READABLE}"
     try:
         path = stored_path(job.checkpoint, job.spark, request_s=request_s)
-        if path is not None:
+        if path is not None and (job.file.singleHost or not _is_mount_point(path)):
             return lease_beside(path)
+        if path is not None:
+            reason = "the lease lies beside it, and it is a mount point: name a directory in it"
     except KfetchError as cause:
         reason = cause.message
     if job.file.singleHost:
@@ -55,6 +57,11 @@ def lease_file(job: Job, *, request_s: float | None = None) -> VersionedFile | N
         f"host might run the job at the same time: {reason}",
         action="If no other host ever runs the job, set singleHost: true in its file",
     )
+
+
+def _is_mount_point(path: StoredPath) -> bool:
+    """Whether the directory beside may be on another disk, which other hosts do not see."""
+    return isinstance(path, Path) and os.path.ismount(path.resolve())
 
 
 def lease_refusal(job: Job) -> str:

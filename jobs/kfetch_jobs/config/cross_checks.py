@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
+from kfetch.storage.locations import place
 from kfetch_jobs.config.job import Job
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.util.wording import counted
@@ -62,7 +63,7 @@ def _cycles(jobs: Mapping[str, Job]) -> Iterator[str]:
 def _shared_checkpoints(jobs: Mapping[str, Job]) -> Iterator[str]:
     by_checkpoint: dict[str, Job] = {}
     for job in jobs.values():
-        other = by_checkpoint.setdefault(job.checkpoint, job)
+        other = by_checkpoint.setdefault(place(job.checkpoint, job.spark), job)
         if other is not job:
             yield (
                 f"{job.document.file_line(('checkpoint',))}: job {other.name} has this checkpoint "
@@ -100,12 +101,13 @@ def _rows(job: Job) -> tuple[object, ...]:
         (view, _servers(job, view), source.strategy(), source.decode)
         for view, source in sorted(views.items())
     ]
-    return str(job.target), sources, job.file.transform
+    return job.place(job.target), sources, job.file.transform
 
 
 def writes_same_records(job: Job, other: Job) -> bool:
     """Returns whether both write to the same table, and read a topic or a pattern in common."""
-    return str(job.target) == str(other.target) and not _topics(job).isdisjoint(_topics(other))
+    same_table = job.place(job.target) == other.place(other.target)
+    return same_table and not _topics(job).isdisjoint(_topics(other))
 
 
 def _topics(job: Job) -> set[tuple[frozenset[tuple[str, int]], str]]:

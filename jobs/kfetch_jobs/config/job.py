@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kfetch.admin.query import SourceOptions, known_options, parse_options
 from kfetch.errors import KfetchError
+from kfetch.storage.locations import place
 from kfetch_jobs.config.decode import with_decode, with_decode_names
 from kfetch_jobs.config.field_types import Options
 from kfetch_jobs.config.models import JobFile
@@ -82,6 +83,13 @@ class Job:
     def tables(self) -> list[TableLocation]:
         """All tables that the job writes."""
         return [self.target, *([self.dead_letters] if self.dead_letters else [])]
+
+    def place(self, table: TableLocation) -> str:
+        """Returns one text for a table, however its location is written, to compare tables.
+
+        It does not know where the catalog has a named table.
+        """
+        return place(table.path, self.spark) if table.path else str(table.table).lower()
 
     def source_options(self, view: str = "source", zone: str | None = None) -> Options:
         """Returns the options of ``format("kfetch")``: the cluster's, overridden by the job's.

@@ -21,13 +21,13 @@ from kfetch_jobs.errors import JobsError
 
 def jobs_on_same_tables(project: Project, job: Job) -> list[Job]:
     """Returns the other jobs that write to a table from which a replay deletes rows."""
-    tables = set(map(str, job.appended_tables))
+    tables = set(map(job.place, job.appended_tables))
     others = project.jobs_and_mistakes()[0].values()
     return [other for other in others if other.name != job.name and tables & _tables(other)]
 
 
 def _tables(job: Job) -> set[str]:
-    return set(map(str, job.tables))
+    return set(map(job.place, job.tables))
 
 
 def topics_of(offsets: Iterable[Offsets | None]) -> set[str]:
@@ -49,14 +49,15 @@ def check_topics_distinct(job: Job, topics: set[str], others: Sequence[Job]) -> 
 
 def check_no_writes_since(job: Job, backup: Backup, others: Sequence[Job]) -> None:
     """Raises JobsError if another job may have written to a table since the backup."""
-    names = {table.name for table in backup.tables}
+    names = {job.place(table.location): table.name for table in backup.tables}
     # After an interrupted move, the job may not run.
     go_on = "let the job go on as it is, or " if backup.stage is Stage.DONE else ""
     for other in others:
-        if (both := sorted(names & _tables(other))) and _wrote(_checkpoint(job, other), backup):
+        both = sorted(names.keys() & _tables(other))
+        if both and _wrote(_checkpoint(job, other), backup):
             raise JobsError(
-                f"job {job.name}: job {other.name} has written to {both[0]} since, and to put its "
-                f"version of then back would take those rows away: {go_on}"
+                f"job {job.name}: job {other.name} has written to {names[both[0]]} since, and to "
+                f"put its version of then back would take those rows away: {go_on}"
                 f"restore its rows by hand and move {backup.path} away"
             )
 

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from kfetch_jobs.checkpoints.backup import OffsetRange, TableVersion
-from kfetch_jobs.config import Job, TableLocation
+from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.spark import cause_of, session, text_of
 from kfetch_jobs.run.tables import existing_table
@@ -91,14 +91,8 @@ class AppendedRows:
             raise
 
     def _restorable(self, table: TableVersion) -> DeltaTable:
-        name = table.name
-        location = (
-            TableLocation(path=None, table=name)
-            if table.by_name
-            else TableLocation(path=name, table=None)
-        )
-        if (existing := existing_table(self._spark, location)) is None:
-            raise JobsError(f"{name} is no Delta table any more: restore it by hand")
+        if (existing := existing_table(self._spark, table.location)) is None:
+            raise JobsError(f"{table.name} is no Delta table any more: restore it by hand")
         return existing
 
     def _range_rows(self, ranges: Sequence[OffsetRange]) -> DataFrame:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from kfetch.errors import CheckpointError, CheckpointInUse
 from kfetch.storage.lease import LENGTH_S
-from kfetch.storage.lease_holder import Surroundings, hold
+from kfetch.storage.lease_holder import HeldLease, Surroundings, hold
 from kfetch.storage.processes import clock, process_end, this_process
 from kfetch.storage.versions import VersionedDirectory
 from kfetch_jobs.checkpoints.half_written import remove_half_written
@@ -93,7 +93,7 @@ def _lease(job: Job, purpose: str, held: ExitStack) -> Fence:
     try:
         lease = held.enter_context(holding)
         if lease.took_over:
-            remove_half_written(job)
+            _clean_up(job, lease)
         return lease
     except CheckpointInUse as cause:
         ways = _WAYS.format(job=job.name)
@@ -104,7 +104,16 @@ def _lease(job: Job, purpose: str, held: ExitStack) -> Fence:
         raise JobsError(f"job {job.name}: {cause.what}", action=cause.action) from None
 
 
+def _clean_up(job: Job, lease: HeldLease) -> None:
+    """Do what a run that takes over must do. If it can't, the next run takes over again."""
+    try:
+        remove_half_written(job)
+    except BaseException:
+        lease.abandon()
+        raise
+
+
 def _may_be_shared(path: Path) -> bool:
-    """Returns whether other machines may write there. Only then the lease's clock never rests."""
+    """Returns whether other machines may write there. If not, the lease's clock may stand still."""
     kind = file_system_of(path)
     return not kind or is_shared(kind)

@@ -25,7 +25,7 @@ log = logging.getLogger("kfetch_jobs.run")
 
 _EXAMPLE_MAX = 500  # characters
 _PLACE = ("topic", "partition", "offset", "timestamp")
-"""What tells records apart. The time is that of an earlier topic's record at the same offset."""
+"""What tells records apart. An earlier topic's record at the same offset has another time."""
 _SAME = " AND ".join(f"t.{name} <=> s.{name}" for name in _PLACE)
 
 

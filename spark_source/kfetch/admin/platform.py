@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -37,6 +37,7 @@ _PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "llvmlite", "pandas")
 _TIMEOUT_S = 20.0
 _TASKS = 16
 _CGROUP = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
 _AGENT_BYTES = 400 << 20
 """The agent's default budget of 256 MiB, and its code, rounded up (docs/how-to/memory.md)."""
 
@@ -53,9 +54,9 @@ class Platform:
     versions: dict[str, str]
     """Of kfetch, Python, Java and packages. A package that is not installed is missing."""
     memory_limit: int
-    """The limit of the cgroup."""
+    """The limit of the cgroup, or the lowest one of those above it."""
     memory_used: int
-    """What the cgroup uses now. The kernel's cache of files counts, too."""
+    """What the cgroup of the limit uses now. The kernel's cache of files counts, too."""
     shared_memory: int
     """Free bytes in /dev/shm. The agent's shared memory is memfd's, which does not count there."""
     agent: str
@@ -79,8 +80,8 @@ def describe() -> Platform:
         system=f"{system.system()} {system.release()}, {system.machine()}",
         cpus=len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1,
         versions=_versions(),
-        memory_limit=_cgroup_bytes("memory.max", "memory/memory.limit_in_bytes"),
-        memory_used=_cgroup_bytes("memory.current", "memory/memory.usage_in_bytes"),
+        memory_limit=_memory()[0],
+        memory_used=_memory()[1],
         shared_memory=_free_bytes("/dev/shm"),  # noqa: S108
         agent="process" if linux else "inline",
         problems=tuple(_problems()) if linux else ("the agent needs Linux",),
@@ -119,27 +120,45 @@ def _java() -> str:
     return found[1] if found else ""
 
 
-def _cgroup_bytes(version_2: str, version_1: str) -> int:
-    """A number of this process's cgroup (Linux, cgroup-v2.rst); 0 for no limit or no file."""
-    for path in (*_own_cgroup(version_2), _CGROUP / version_2, _CGROUP / version_1):
-        try:
-            text = path.read_text().strip()
-        except OSError:
-            continue
-        # Version 1 writes the largest number of pages for no limit.
-        return int(text) if text.isdigit() and int(text) < 1 << 60 else 0
-    return 0
+def _memory() -> tuple[int, int]:
+    """The lowest limit of this process's cgroups, and what the cgroup of the limit uses; 0: none.
+
+    A cgroup keeps the limits of all above it (Linux, cgroup-v2.rst and cgroup-v1/memory.rst).
+    """
+    found = [
+        *((_bytes(one / "memory.max"), _bytes(one / "memory.current")) for one in _own_cgroups()),
+        (
+            _bytes(_CGROUP / "memory/memory.limit_in_bytes"),
+            _bytes(_CGROUP / "memory/memory.usage_in_bytes"),
+        ),
+    ]
+    limited = [pair for pair in found if pair[0]]
+    # Without a limit, the first cgroup that tells what it uses is this process's own.
+    return min(limited) if limited else next((pair for pair in found if pair[1]), (0, 0))
 
 
-def _own_cgroup(name: str) -> Iterator[Path]:
-    """The file of the cgroup that /proc names. In a container it is often the root of the mount."""
+def _bytes(file: Path) -> int:
+    """A number of a cgroup; 0 for no limit or no file."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        text = file.read_text().strip()
     except OSError:
-        return
+        return 0
+    # Version 1 writes the largest number of pages for no limit.
+    return int(text) if text.isdigit() and int(text) < 1 << 60 else 0
+
+
+def _own_cgroups() -> Iterator[Path]:
+    """The cgroup that /proc names, and those above it. In a container it is often the root."""
+    try:
+        lines = _OWN_CGROUP.read_text().splitlines()
+    except OSError:
+        lines = []
     for line in lines:
         if line.startswith("0::/"):
-            yield _CGROUP / line.removeprefix("0::/") / name
+            own = _CGROUP / line.removeprefix("0::/")
+            yield from (one for one in (own, *own.parents) if one.is_relative_to(_CGROUP))
+            return
+    yield _CGROUP
 
 
 def _free_bytes(directory: str) -> int:
@@ -225,7 +244,7 @@ def _read_proc() -> None:
 
 
 def _warnings() -> Iterator[str]:
-    limit = _cgroup_bytes("memory.max", "memory/memory.limit_in_bytes")
+    limit, _ = _memory()
     if 0 < limit < 4 * _AGENT_BYTES:
         yield (
             f"the memory limit of {limit >> 20} MiB holds Spark and up to {_AGENT_BYTES >> 20} MiB "
@@ -279,6 +298,15 @@ def _text() -> str:
 
 
 def from_json(document: dict[str, Any]) -> Platform:
-    """Returns the platform that ``dataclasses.asdict`` made a document of."""
-    texts = {name: tuple(document[name]) for name in ("problems", "warnings")}
-    return Platform(**{**document, **texts})
+    """Returns the platform that ``dataclasses.asdict`` made a document of.
+
+    Executors may have another release of kfetch. Its own fields are left out, and those that it
+    does not have are 0 or empty.
+    """
+    unknown = Platform(
+        host="", system="", cpus=0, versions={}, memory_limit=0, memory_used=0, shared_memory=0,
+        agent="", problems=(), warnings=(),
+    )  # fmt: skip
+    known = {one.name: document[one.name] for one in fields(unknown) if one.name in document}
+    texts = {name: tuple(document.get(name, ())) for name in ("problems", "warnings")}
+    return replace(unknown, **{**known, **texts})

@@ -11,8 +11,8 @@ def sync(file: Path, table: Path) -> None:
 
     After a power cut the disk has what was synced before it.
     """
-    ways = [parent for parent in file.parents if parent.is_relative_to(table)]
-    for path in (file, *ways):
+    directories = [parent for parent in file.parents if parent.is_relative_to(table)]
+    for path in (file, *directories):
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)

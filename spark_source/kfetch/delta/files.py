@@ -34,7 +34,7 @@ FILE_SCHEMA = pa.schema(_FIELDS)
 """Of the rows that Spark gets in place of records: one for each file."""
 
 _OPEN_MAX = 64
-"""So many files a task has open. One more completes the file with the most rows in memory."""
+"""The most open files of a task. For another, it completes that with the most rows in memory."""
 
 
 def written_files(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
@@ -181,6 +181,8 @@ class DataFile:
     def discard(self) -> None:
         """Remove the file. Without rows it does not exist."""
         if self._sink is not None:
+            if self._writer is not None:
+                self._writer.is_open = False  # else it writes a footer when it is collected
             with suppress(OSError):
                 self._sink.close()
             self._absolute.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ from kfetch.errors import OptionError, TableRefused
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
-"""So often a commit is tried after other writers' commits that it must look at. delta-rs itself
-passes by those that only add or rewrite files."""
+"""How often a commit is tried, if others have changed the table. delta-rs itself goes on after
+commits that only add or rewrite files."""
+_MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")
+"""What delta-rs reads as another path than it writes: an escape of a URI, and a backslash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,7 @@ class WrittenFile:
     """In bytes."""
     rows: int
     partitions: Mapping[str, str | None]
+    """In the order of the partition columns."""
     statistics: str
     """JSON, as the log has it."""
 
@@ -61,14 +65,17 @@ class TableLog:
         Raises TableRefused if kfetch can't write the table, and OptionError without delta-rs.
         """
         delta_rs = _delta_rs()
+        _check_path(self._directory)
         if not delta_rs.DeltaTable.is_deltatable(str(self._directory)):
             self._create()
         self._table = self._loaded()
         added = unknown_fields(self._fields, self._described().fields) if merge_schema else []
         table = self._check([field for field in self._fields if field not in added])
         if added:
+            before = self._table.version()
             self._table.alter.add_columns(_schema(added).fields)
             self._table = self._loaded()
+            self._sync(before + 1)
             table = self._check(self._fields)
         return table
 
@@ -104,15 +111,20 @@ class TableLog:
         from deltalake import CommitProperties, Transaction
 
         before = self._table.version()
+        partitions = self._described().partitions
         self._table.create_write_transaction(
-            list(map(_add_action, files)),
+            [_add_action(file, partitions) for file in files],
             mode="append",
             schema=self._table.schema(),
-            partition_by=list(self._described().partitions),
+            partition_by=list(partitions),
             commit_properties=CommitProperties(app_transactions=[Transaction(query, batch)]),
         )
         self._table.update_incremental()
-        for version in range(before + 1, self._table.version() + 1):
+        self._sync(before + 1)
+
+    def _sync(self, first: int) -> None:
+        """Wait until the disk has the commits from a version on."""
+        for version in range(first, self._table.version() + 1):
             sync(self._directory / "_delta_log" / f"{version:020}.json", self._directory)
 
     def _create(self) -> None:
@@ -126,6 +138,7 @@ class TableLog:
                 mode="error",
                 partition_by=list(self._partitions),
             )
+            sync(self._directory / "_delta_log" / f"{0:020}.json", self._directory)
         except DeltaError:
             # Another writer may have created it at the same time.
             if not delta_rs.DeltaTable.is_deltatable(str(self._directory)):
@@ -194,13 +207,24 @@ def _check_files(directory: Path, files: Sequence[WrittenFile]) -> None:
             )
 
 
-def _add_action(file: WrittenFile) -> Any:
+def _check_path(directory: Path) -> None:
+    """Raises TableRefused for a path that delta-rs confuses with another one."""
+    if _MISREAD.search(str(directory)):
+        raise TableRefused(
+            f"delta-rs can't write tables in {directory}: the path has a percent sign before two "
+            "digits, a backslash or a control character",
+            action="rename the directory, or write with Spark: writeStream.format('delta')",
+        )
+
+
+def _add_action(file: WrittenFile, partitions: Sequence[str]) -> Any:
+    """``partitions``: the table's names. Readers find a value by exactly that name."""
     from deltalake.transaction import AddAction
 
     return AddAction(
         path=file.path,
         size=file.size,
-        partition_values=file.partitions,
+        partition_values=dict(zip(partitions, file.partitions.values(), strict=True)),
         modification_time=int(time.time() * 1000),
         data_change=True,
         stats=file.statistics,

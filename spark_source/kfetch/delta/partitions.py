@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,11 @@ _COLUMN_TYPES = {"string", "byte", "short", "integer", "long", "date", "boolean"
 _CODES_MAX = 2**63
 """So many combinations of values have different codes."""
 _ARROW_END = datetime(2037, 1, 1, tzinfo=UTC)
+_YEAR_2400 = datetime(2400, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_CYCLE = timedelta(days=146_097)
+"""400 years, after which the calendar repeats, with its weeks."""
 _PLAIN = re.compile(r"[^A-Za-z0-9_.-]")
 
 Values = tuple[str | None, ...]
@@ -56,9 +61,14 @@ def parse_partitions(
 
     ``fields``: the stream's columns. ``zone``: that of expressions without one. Raises OptionError.
     """
+    if isinstance(given, str):
+        given = [given]
     pairs = given if isinstance(given, Mapping) else {name: name for name in given}
     types = {field["name"].lower(): field for field in fields}
     parsed = tuple(_parsed(name, text, types, zone) for name, text in pairs.items())
+    for number, one in enumerate(parsed):
+        if one.name.lower() in {other.name.lower() for other in parsed[:number]}:
+            raise _mistake(one.name, "it is there twice")
     if parsed and {one.source.lower() for one in parsed if not one.function} >= set(types):
         raise _mistake(
             "", "it names all columns, and a table needs one that is no partition column"
@@ -97,8 +107,8 @@ def _check_zone(name: str, zone: str) -> None:
     if not zone:
         return
     try:
-        _local(pa.array([0], pa.timestamp("us", "UTC")), zone)
-    except (pa.ArrowInvalid, pa.ArrowKeyError):
+        _local(pa.array([0, _YEAR_2400], pa.timestamp("us", "UTC")), zone)
+    except (pa.ArrowInvalid, pa.ArrowKeyError, ZoneInfoNotFoundError):
         raise _mistake(name, f"there is no time zone {zone}") from None
 
 
@@ -143,7 +153,7 @@ class _RowTexts:
 
     def __init__(self, encoded: Any) -> None:
         self.codes: Any = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        self._texts: list[str | None] = [_text(value) for value in encoded.dictionary.to_pylist()]
+        self._texts = _texts(encoded.dictionary)
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -175,21 +185,64 @@ def _value(batch: pa.RecordBatch, one: PartitionColumn) -> Any:
     if not one.function:
         return source
     local = _local(source, one.zone) if one.zone else source
-    day = pc.floor_temporal(local, unit="day") if one.function == "date" else None
-    return day.cast(pa.date32()) if day is not None else getattr(pc, one.function)(local)
+    # numpy has all years that a timestamp may have. Arrow ends with 32767, Python with 9999.
+    return _part(one.function, local.to_numpy(zero_copy_only=False))
+
+
+def _part(function: str, moments: Any) -> Any:
+    """Returns a part of each time, as an Arrow array. ``moments``: of numpy, NaT for null."""
+    if function == "date":
+        return pa.array(moments.astype("datetime64[D]"))
+    if function == "hour":
+        numbers = moments.astype("datetime64[h]").astype(np.int64) % 24
+    elif function == "month":
+        numbers = moments.astype("datetime64[M]").astype(np.int64) % 12 + 1
+    else:
+        numbers = moments.astype("datetime64[Y]").astype(np.int64) + 1970
+    return pa.array(numbers, mask=np.isnat(moments))
 
 
 def _local(timestamps: Any, zone: str) -> Any:
-    """Returns the times on the clocks of a zone. From 2038 on, Arrow knows no summer time."""
+    """Returns the times on the clocks of a zone: a name, or an offset such as ``+02:00``.
+
+    From 2038 on, Arrow knows no summer time.
+    """
+    local = pc.local_timestamp(timestamps.cast(pa.timestamp("us", zone)))
     within = pc.less(timestamps, pa.scalar(_ARROW_END, timestamps.type))
-    if pc.all(within).as_py() is not False:
-        return pc.local_timestamp(timestamps.cast(pa.timestamp("us", zone)))
+    if zone[0] in "+-" or pc.all(within).as_py() is not False:
+        return local
+    later = pc.if_else(within, None, timestamps.cast(pa.int64())).to_pylist()
     known = ZoneInfo(zone)
-    moments = [
-        moment and moment.astimezone(known).replace(tzinfo=None)
-        for moment in timestamps.to_pylist()
-    ]
-    return pa.array(moments, pa.timestamp("us"))
+    moments = [None if moment is None else _later_local(moment, known) for moment in later]
+    return pc.coalesce(pa.array(moments, pa.timestamp("us")), local)
+
+
+def _later_local(moment: int, zone: ZoneInfo) -> int:
+    """Returns a time after 2036 on the clocks of a zone. Both: microseconds since 1970.
+
+    The rules of a zone repeat with the calendar, at the latest from 2400 on. So it asks for a year
+    before 2800.
+    """
+    since_2400 = moment * _MICROSECOND - (_YEAR_2400 - _EPOCH)
+    alike = _YEAR_2400 + (since_2400 if since_2400 < timedelta() else since_2400 % _CYCLE)
+    offset = alike.astimezone(zone).utcoffset() or timedelta()
+    return moment + offset // _MICROSECOND
+
+
+def _texts(values: Any) -> list[str | None]:
+    if pa.types.is_date(values.type):  # Python's dates end with the year 9999
+        return [_day_text(day) for day in values.cast(pa.int32()).to_pylist()]
+    return [_text(value) for value in values.to_pylist()]
+
+
+def _day_text(days: int | None) -> str | None:
+    """Returns a day as Spark writes it. ``days``: since 1970."""
+    if days is None:
+        return None
+    day = np.datetime64(days, "D")
+    year = int(day.astype("datetime64[Y]").astype(np.int64)) + 1970
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04}{str(day)[-6:]}"
 
 
 def _text(value: object) -> str | None:

@@ -68,7 +68,8 @@ def _is_float(kind: pa.DataType | None) -> bool:
 def _column(batch: pa.RecordBatch, leaf: Leaf) -> Any:
     column: Any = batch.column(leaf.path[0])
     for name in leaf.path[1:]:
-        column = pc.struct_field(column, name)
+        # A name that begins with a dot or a bracket would count as a path of names.
+        column = pc.struct_field(column, [column.type.get_field_index(name)])
     return column
 
 

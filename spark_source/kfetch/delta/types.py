@@ -23,9 +23,24 @@ _SCALARS = {
 def table_fields(fields: Iterable[TableField]) -> list[TableField]:
     """Returns the columns that a table needs for those of a stream. All may be null.
 
-    Spark's sink makes such tables, too. Raises TableRefused for a type that Delta does not have.
+    Spark's sink makes such tables, too. Raises TableRefused for a type that Delta does not have,
+    and for two names that differ only in case.
     """
-    return [_table_field(field, "") for field in fields]
+    return _table_fields(fields, "")
+
+
+def _table_fields(fields: Iterable[TableField], path: str) -> list[TableField]:
+    known: dict[str, TableField] = {}
+    for field in fields:
+        name = field["name"].lower()
+        if name in known:
+            raise TableRefused(
+                f"{path}{known[name]['name']} and {path}{field['name']} are one column to Delta, "
+                "which passes over case",
+                action="leave one of them out of the schema",
+            )
+        known[name] = field
+    return [_table_field(field, path) for field in known.values()]
 
 
 def _table_field(field: TableField, path: str) -> TableField:
@@ -45,10 +60,7 @@ def _nullable(kind: Any, path: str) -> Any:
         )
     match kind["type"]:
         case "struct":
-            return {
-                "type": "struct",
-                "fields": [_table_field(f, f"{path}.") for f in kind["fields"]],
-            }
+            return {"type": "struct", "fields": _table_fields(kind["fields"], f"{path}.")}
         case "array":
             element = _nullable(kind["elementType"], f"{path}.element")
             return {"type": "array", "elementType": element, "containsNull": True}
@@ -65,6 +77,8 @@ def unknown_fields(ours: Iterable[TableField], table: Iterable[TableField]) -> l
 def check_fields(ours: Sequence[TableField], table: Sequence[TableField], where: str) -> None:
     """Raises TableRefused unless a table has all columns, of the same types, and they may be null.
 
+    The table's other columns get nulls, so they may be null, too.
+
     ``where``: the table, for the sentence.
     """
     if unknown := unknown_fields(ours, table):
@@ -72,6 +86,12 @@ def check_fields(ours: Sequence[TableField], table: Sequence[TableField], where:
             f"the table {where} has no column {' and '.join(field['name'] for field in unknown)}",
             action="leave it out with option columns, or add it with merge_schema=True",
         )
+    for field in unknown_fields(table, ours):
+        if not field["nullable"]:
+            raise TableRefused(
+                f"column {field['name']} of the table {where} is NOT NULL, and the stream lacks it",
+                action="add it to the stream's columns, or let the table's column be null",
+            )
     theirs = {field["name"].lower(): field for field in table}
     for field in ours:
         for path, mine, other in _differences(field, theirs[field["name"].lower()], ""):

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from kfetch.spark.lag import Lag, LagHistory
-from kfetch.spark.versions import REPORTS_LOG_ENDS
+from kfetch.spark.versions import reports_log_ends
 
 log = logging.getLogger(__name__)
 
@@ -34,19 +34,15 @@ class LagListener(StreamingQueryListener):
 
     def __init__(self, report: Callable[[Lag], object] | None = None) -> None:
         self._report = report or (lambda lag: log.info("%s", lag))
-        self._history = LagHistory(has_own_ends=REPORTS_LOG_ENDS)
-        if not REPORTS_LOG_ENDS:
-            log.warning(
-                "kfetch: before Spark 4.2, the progress has no log ends of kfetch's sources, so "
-                "LagListener reports only sources of Spark's connector. For tools that show the "
-                "lag of consumer groups, set the source option kfetch.commitGroup."
-            )
+        self._history: LagHistory | None = None
+        """None before the first progress: with Spark Connect, nobody knows the server before."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing: there is no progress yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report the lag after a micro-batch."""
+        self._history = self._history or self._new_history()
         for lag in self._history.lags(json.loads(event.progress.json)):
             self._report(lag)
 
@@ -55,4 +51,19 @@ class LagListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the run."""
-        self._history.forget(str(event.runId))
+        if self._history:
+            self._history.forget(str(event.runId))
+
+    def _new_history(self) -> LagHistory:
+        session = self.spark
+        if session is None or hasattr(session, "_jvm"):
+            has_ends = reports_log_ends()
+        else:
+            has_ends = reports_log_ends(session.version)
+        if not has_ends:
+            log.warning(
+                "kfetch: before Spark 4.2, the progress has no log ends of kfetch's sources, so "
+                "LagListener reports only sources of Spark's connector. For tools that show the "
+                "lag of consumer groups, set the source option kfetch.commitGroup."
+            )
+        return LagHistory(has_own_ends=has_ends)

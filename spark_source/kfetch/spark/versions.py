@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NEWEST_TESTED",
-    "REPORTS_LOG_ENDS",
     "ReadAllAvailable",
     "ReadLimit",
     "ReadMaxRows",
@@ -39,6 +38,7 @@ __all__ = [
     "ReaderOfSpark41",
     "SupportsTriggerAvailableNow",
     "for_this_spark",
+    "reports_log_ends",
     "unsupported_options",
     "value_of",
     "warn_if_untested",
@@ -46,8 +46,13 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-_MAJOR, _MINOR = (int(part) for part in __version__.split(".")[:2])
-_SPARK = (_MAJOR, _MINOR)
+
+def _release(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+_SPARK = _release(__version__)
 
 NEWEST_TESTED = (4, 3)
 """``make sparks`` runs the tests with it."""
@@ -78,8 +83,13 @@ def value_of(partition: InputPartition | None) -> Any:
     return None if partition is None else partition.value
 
 
-REPORTS_LOG_ENDS = _SPARK >= (4, 2)
-"""Whether Spark's progress has the log ends of a Python source."""
+def reports_log_ends(server: str = __version__) -> bool:
+    """Returns whether Spark's progress has the log ends of a Python source.
+
+    ``server``: the version of the server, which may be another one with Spark Connect.
+    """
+    return _release(server) >= (4, 2)
+
 
 if TYPE_CHECKING or _SPARK >= (4, 2):
     from pyspark.sql.streaming.datasource import (

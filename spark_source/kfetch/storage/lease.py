@@ -6,8 +6,8 @@ lease unseen. Each new holder has a higher ``epoch``.
 
 The clocks of hosts differ, so nobody compares a time in the file with a clock. A waiter measures by
 its own clock how long the file stays unchanged. After the holder's whole lease and a margin, it
-takes over. The holder measures its lease from before the request that confirmed it. So it ends
-before a waiter's wait ends.
+takes over. For the holder, the lease begins before the request that confirmed it. So the holder's
+lease ends before the waiter's wait.
 """
 
 from __future__ import annotations
@@ -90,14 +90,16 @@ def parse(content: bytes) -> Lease | None:
     try:
         fields = json.loads(content)
         holder = fields["holder"]
-        return Lease(
+        lease = Lease(
             epoch=int(fields["epoch"]),
             holder=None if holder is None else _holder(holder),
             since_s=float(fields["since_s"]),
-            length_s=min(max(float(fields["length_s"]), 0.0), LENGTH_MAX_S),
+            length_s=min(float(fields["length_s"]), LENGTH_MAX_S),
             renewals=int(fields["renewals"]),
         )
-    except (ValueError, KeyError, TypeError, OverflowError):
+        # ``since`` raises an error for a time beyond the calendar. A NaN is not 0 or more.
+        return lease if lease.since and lease.length_s >= 0 else None
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
@@ -139,10 +141,13 @@ class Sight:
 
 
 def seen(before: Sight | None, token: str, content: bytes, now: float) -> Sight:
-    """Returns what a waiter sees. ``now``: after the read, in seconds of its own clock."""
-    if before is not None and before.token == token:
-        return before
-    return Sight(token, parse(content), now)
+    """Returns what a waiter sees. ``now``: after the read, in seconds of its own clock.
+
+    A damaged version is parsed again: without hard links, it may have been read half written.
+    """
+    if before is None or before.token != token:
+        return Sight(token, parse(content), now)
+    return before if before.lease else Sight(token, parse(content), before.at)
 
 
 class Decision(StrEnum):

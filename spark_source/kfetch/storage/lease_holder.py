@@ -84,11 +84,13 @@ class HeldLease:
     ) -> None:
         self.file, self.lease = file, lease
         self.took_over = took_over
-        """Whether the holder before has not released the lease: it died, or sleeps."""
+        """Whether the earlier holder did not release the lease: it died, or it sleeps."""
         self._token, self.term, self._around = token, term, around
         self._asked_at: float | None = None
-        """When the renewal was first asked for whose answer is missing."""
+        """When the renewal was first sent, if it has no answer yet."""
         self._failure = self._lost = ""
+        self._retry_at = 0.0
+        """When the renewal that failed is repeated."""
         self._switch = switch
         self._lock = threading.Lock()
         self._arm()
@@ -104,6 +106,7 @@ class HeldLease:
                 token = self.file.write(following.content(), self._token)
             except OSError as cause:
                 self._failure = cause.strerror or str(cause)
+                self._retry_at = self._around.clock() + self.term.retry_s
                 raise
             if token is None:
                 raise self._loss("another process has taken it")
@@ -127,9 +130,8 @@ class HeldLease:
 
     def pause_s(self) -> float:
         """Returns in how many seconds the lease is renewed, or the failed renewal repeated."""
-        if self._failure:
-            return self.term.retry_s
-        return max(self.term.renew_at - self._around.clock(), 0.0)
+        due = self._retry_at if self._failure else self.term.renew_at
+        return max(due - self._around.clock(), 0.0)
 
     def trouble(self) -> str:
         """Returns why the work must stop now; nothing while the lease is safe."""
@@ -140,15 +142,33 @@ class HeldLease:
     def release(self) -> None:
         """Let the lease go. If the store fails, the next holder waits until the lease has ended."""
         with self._lock:
-            if not self._lost:
-                try:
-                    last = self.lease.released(self._around.wall())
-                    self.file.write(last.content(), self._token)
-                except OSError as cause:
-                    log.warning("the lease %s was not released: %s", self.file, cause.strerror)
-            self._lost = self._lost or f"the lease {self.file} was released"
-            if self._switch:
-                self._switch.close()
+            try:
+                if not self._lost:
+                    self._write_released()
+            except OSError as cause:
+                log.warning("the lease %s was not released: %s", self.file, cause.strerror)
+            finally:
+                self._let_go("released")
+
+    def abandon(self) -> None:
+        """Let the lease go without a release, so that the next holder takes over from a dead one.
+
+        It has then to do what this process could not do after it had taken over.
+        """
+        with self._lock:
+            self._let_go("abandoned")
+
+    def _write_released(self) -> None:
+        version = self.file.read()
+        if version and self._is_own(version):  # perhaps of a renewal whose answer was lost
+            last = self.lease.released(self._around.wall())
+            self.file.write(last.content(), version.token)
+
+    def _let_go(self, how: str) -> None:
+        self._lost = self._lost or f"the lease {self.file} was {how}"
+        if self._switch:
+            self._switch.close()
+            self._switch = None
 
     def _is_own(self, version: Version) -> bool:
         # The content is that of a renewal whose answer was lost, if it is not the last one's.
@@ -197,6 +217,8 @@ def take(
         if token is not None:
             if not _patiently(file, "read", file.is_conditional, around):
                 raise _unconditional(file)
+            if around.clock() >= term.stop_at:
+                raise _slow(file)
             took_over = sight is not None and not (before and before.holder is None)
             return HeldLease(file, lease, token, term, around, switch, took_over=took_over)
     raise CheckpointInUse(f"many processes write the lease {file}", file=str(file))
@@ -260,6 +282,14 @@ def _unconditional(file: VersionedFile) -> CheckpointError:
     return CheckpointError(
         f"the store overwrites {file} although a request forbids it",
         action="use a store with conditional writes (If-None-Match and If-Match), as S3 has them",
+        file=str(file),
+    )
+
+
+def _slow(file: VersionedFile) -> CheckpointError:
+    return CheckpointError(
+        f"the store took so long to write the lease {file} that it has nearly ended",
+        action="look at the store and at the network, and start again",
         file=str(file),
     )
 

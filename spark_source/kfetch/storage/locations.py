@@ -9,6 +9,7 @@ A colon before the first slash ends a scheme. So ``./a:b`` is a relative path, a
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -80,6 +81,19 @@ def location_mistake(text: str) -> str:
 def absolute_location(text: str, directory: Path) -> str:
     """Returns a URI as it is, and a path from ``directory`` on."""
     return text if has_scheme(text) else str((directory / text).resolve())
+
+
+def place(text: str, spark: Mapping[str, str]) -> str:
+    """Returns one text for a directory, however its location is written, to compare locations.
+
+    A path and a ``file:`` URI may be one directory, and so may a directory and a link to it.
+    ``s3:`` and ``s3n:`` are other names of ``s3a:``.
+    """
+    if (local := local_path(text, spark)) is not None:
+        return f"file:{local.resolve()}"
+    remote = remote_location(text, spark)
+    scheme = "s3a" if remote.scheme in ("s3", "s3n") else remote.scheme
+    return f"{scheme}://{remote.authority}{posixpath.normpath('/' + remote.path.strip('/'))}"
 
 
 def local_path(text: str, spark: Mapping[str, str]) -> Path | None:

@@ -75,12 +75,15 @@ class ObjectPath:
         from obstore import exceptions
 
         mode = "create" if tag is None else {"e_tag": tag}
-        refused = (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileNotFoundError)
         with self._errors():
             try:
                 return str(self.store.put(self.key, content, mode=mode)["e_tag"])
-            except refused:
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
                 return None
+            except FileNotFoundError:
+                if tag is not None:
+                    return None
+        raise FileNotFoundError(errno.ENOENT, f"{self.uri} does not exist", str(self))
 
     def read_text(self) -> str:
         """Returns the object's text in UTF-8. One request."""

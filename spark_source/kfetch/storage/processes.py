@@ -42,7 +42,9 @@ def life_of(holder: Holder) -> Life:
     """Returns whether a holder lives. A container's processes are those of another machine."""
     if not holder.machine or not holder.started or holder.machine != _machine():
         return Life.UNKNOWN
-    return Life.ALIVE if _started(holder.pid) == holder.started else Life.DEAD
+    if _started(holder.pid) == holder.started:
+        return Life.ALIVE
+    return Life.UNKNOWN if _is_hidden(holder.pid) else Life.DEAD
 
 
 def _machine() -> str:
@@ -66,6 +68,17 @@ def _started(pid: int) -> str:
         return "" if state in ("Z", "X") else fields[18]
     except (OSError, ValueError, IndexError):
         return ""
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether a process of another user lives that /proc does not show (hidepid, proc(5))."""
+    if not _IS_LINUX or Path(f"/proc/{pid}").exists():
+        return False
+    try:
+        os.kill(pid, 0)
+    except OSError as cause:
+        return isinstance(cause, PermissionError)
+    return False
 
 
 def _output(*command: str) -> str:

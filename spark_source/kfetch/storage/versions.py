@@ -22,7 +22,7 @@ from typing import Protocol
 from kfetch.storage.objects import ObjectPath
 
 _KEPT = 8
-"""How many versions stay in a directory. A slow writer must find the name of its version taken."""
+"""How many versions stay in a directory, so that a slow writer finds the next name taken."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """What link(2) says on file systems without hard links."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -104,7 +104,8 @@ class VersionedDirectory:
         if not self._create(number, content):
             return _token_of(content, self.read())
         numbers = self._numbers()
-        if numbers[-1] != number:  # the name was free again: it belonged to a version of long ago
+        # The name was free again: it belonged to a version of long ago. Or the directory is gone.
+        if not numbers or numbers[-1] != number:
             self._remove([number])
             return None
         self._own.append(number)
@@ -161,7 +162,8 @@ def _write_new(file: Path, content: bytes) -> bool:
     handle, hidden = tempfile.mkstemp(dir=file.parent, prefix=".")
     try:
         with os.fdopen(handle, "wb") as opened:
-            os.fchmod(handle, 0o644)  # commands of other users show who holds a checkpoint
+            with suppress(OSError):  # a file system without modes
+                os.fchmod(handle, 0o644)  # commands of other users show who holds a checkpoint
             opened.write(content)
         try:
             return _link(Path(hidden), file)
@@ -188,6 +190,10 @@ def _create_exclusively(file: Path, content: bytes) -> bool:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
         return False
-    with os.fdopen(handle, "wb") as opened:
-        opened.write(content)
+    try:
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(content)
+    except OSError:  # a full disk: an empty version would count as that of another process
+        file.unlink(missing_ok=True)
+        raise
     return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +143,24 @@ def test_a_failed_task_removes_what_is_not_complete(tmp_path: Path) -> None:
     for path in parquet_files(tmp_path):
         assert pq.read_metadata(tmp_path / path).num_rows > 0
     assert 1 <= len(parquet_files(tmp_path)) <= 3
+
+
+def test_a_failed_task_says_nothing_of_its_writers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer without its file is not completed when it is collected. That would be a traceback
+    behind the task's own error."""
+    ignored: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: ignored.append(found.exc_value))
+    plan = plan_of(tmp_path, ["n"], row_group_bytes=MIB)
+    with TaskFiles(plan) as files:
+        for number in range(4):
+            list(files.add(numbers(50_000, 50_000 * number)))
+    assert [] == parquet_files(tmp_path)
+    del files
+    gc.collect()
+
+    assert [] == ignored
 
 
 def test_no_rows_no_file(tmp_path: Path) -> None:

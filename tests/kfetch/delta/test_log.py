@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 
+from kfetch.delta import log
 from kfetch.delta.log import TableLog
 from kfetch.errors import OptionError, TableRefused
 from tests.kfetch.delta.tables import Table, field
@@ -239,6 +241,49 @@ def test_partitioned_tables(tmp_path: Path) -> None:
     assert {"t"} == set(read.metadata().partition_columns)
     with pytest.raises(TableRefused, match="partitioned by t, and the query by no column"):
         Table(tmp_path / "t", COLUMNS)
+
+
+def test_the_partition_column_of_a_table_in_another_case(tmp_path: Path) -> None:
+    """The log has the table's own name, by which readers look for the value."""
+    columns = {"N": [0], "Day": ["x"]}
+    write_deltalake(str(tmp_path / "t"), pa.table(columns), partition_by=["Day"])
+    table = Table(tmp_path / "t", [field("n"), field("day", "string")], ["day"])
+    table.plan = replace(table.plan, columns={"n": "N"})
+
+    table.append(QUERY, 0, pa.record_batch({"n": [1], "day": ["y"]}))
+
+    assert {"Day": "y"} == table.adds()[-1]["partitionValues"]
+    assert {(0, "x"), (1, "y")} == {(row["N"], row["Day"]) for row in table.rows()}
+
+
+@pytest.mark.parametrize("name", ["a b", "a?b", "a#b", "ü", "a:b", "a%b", "a[b]*"])
+def test_paths_with_odd_characters(tmp_path: Path, name: str) -> None:
+    """delta-rs and the tasks agree on the place, and no directory of another name comes to be."""
+    table = Table(tmp_path / name / "t", COLUMNS)
+    table.append(QUERY, 0, rows(1))
+
+    assert [1] == numbers(table)
+    assert [name] == os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a\\b", "a\nb"])
+def test_paths_that_delta_rs_misreads(tmp_path: Path, name: str) -> None:
+    """It would write to one directory and read from another. Nothing is made."""
+    with pytest.raises(TableRefused, match="delta-rs can't write tables in"):
+        Table(tmp_path / name / "t", COLUMNS)
+    assert [] == os.listdir(tmp_path)
+
+
+def test_the_disk_has_each_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the one that creates the table, and the one that adds columns: without one of them, a
+    power cut would leave a table that nobody can read."""
+    synced: list[str] = []
+    sync = log.sync
+    monkeypatch.setattr(log, "sync", lambda file, to: synced.append(file.stem) or sync(file, to))
+    Table(tmp_path / "t", COLUMNS).append(QUERY, 0, rows(1))
+    TableLog(tmp_path / "t", [*COLUMNS, field("at", "timestamp")], []).open(merge_schema=True)
+
+    assert [f"{version:020}" for version in range(3)] == synced
 
 
 def test_a_table_of_a_catalog_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -34,6 +35,7 @@ def parsed(given: Any) -> tuple[PartitionColumn, ...]:
     ("given", "expected"),
     [
         (["country"], PartitionColumn(name="Country", source="Country")),
+        ("country", PartitionColumn(name="Country", source="Country")),
         ({"ok": "ok"}, PartitionColumn(name="ok", source="ok")),
         (
             {"day": "date(at)"},
@@ -61,6 +63,8 @@ def test_expressions(given: Any, expected: PartitionColumn) -> None:
         ({"day": "date(at, 'Mars/Base')"}, "there is no time zone Mars/Base"),
         ({"land": "Country"}, "a partition column of Country needs the same name"),
         (["price"], "DOUBLE is no type of a partition column"),
+        (["id", "ID"], "it is there twice"),
+        ({"day": "date(at)", "Day": "date(local)"}, "it is there twice"),
         (["at"], "TIMESTAMP is no type of a partition column"),
         ({"day": "date(at) + 1"}, "the stream has no column date"),
     ],
@@ -106,6 +110,44 @@ def test_parts_of_a_moment_are_those_of_the_zone(moments: list[datetime | None],
     found = {values: rows["n"].to_pylist() for values, rows in split(batch, columns)}
 
     assert expected == found
+
+
+@pytest.mark.parametrize(
+    ("moment", "zone", "expected"),
+    [
+        ("9999-12-31T23:59:59", "Europe/Berlin", ("+10000-01-01", "10000", "1", "0")),
+        ("55840-07-08T22:13:20", "UTC", ("+55840-07-08", "55840", "7", "22")),
+        ("55840-07-08T22:13:20", "Europe/Berlin", ("+55840-07-09", "55840", "7", "0")),
+        ("55840-12-08T22:13:20", "Europe/Berlin", ("+55840-12-08", "55840", "12", "23")),
+        # In the month of Ramadan, Morocco is an hour back. Nobody knows the months after 2087.
+        ("2060-02-15T12:00:00", "Africa/Casablanca", ("2060-02-15", "2060", "2", "12")),
+        ("2060-11-01T12:00:00", "Africa/Casablanca", ("2060-11-01", "2060", "11", "13")),
+        ("2050-07-01T23:00:00", "+02:00", ("2050-07-02", "2050", "7", "1")),
+        ("0001-01-01T00:00:00", "-05:00", ("0000-12-31", "0", "12", "19")),
+        ("-031-12-31T23:00:00", "UTC", ("-0031-12-31", "-31", "12", "23")),
+    ],
+)
+def test_years_that_python_does_not_have(moment: str, zone: str, expected: Any) -> None:
+    """A producer's microseconds in place of milliseconds, or a date that stands for "never", must
+    not end the query for good. The texts are those of Spark."""
+    at = pa.array(np.array([moment], "M8[us]"))
+    functions = ("date", "year", "month", "hour")
+    columns = [
+        PartitionColumn(name=name, source="at", function=name, zone=zone) for name in functions
+    ]
+
+    [(values, _)] = split(pa.record_batch({"at": at.cast(pa.timestamp("us", "UTC"))}), columns)
+
+    assert expected == values
+
+
+def test_days_beyond_the_years_of_python() -> None:
+    """A column of dates, too."""
+    days = pa.array([2_932_897, -719_529, None], pa.date32())
+    columns = [PartitionColumn(name="day", source="day")]
+    found = [values for values, _ in split(pa.record_batch({"day": days}), columns)]
+
+    assert [("+10000-01-01",), ("-0001-12-31",), (None,)] == found
 
 
 def test_values_of_columns() -> None:

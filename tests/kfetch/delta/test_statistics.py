@@ -162,6 +162,15 @@ def test_a_nan_hides_the_bounds(tmp_path: Path) -> None:
     assert {"y": Decimal("1.0")} == statistics_of(tmp_path, batch)["minValues"]
 
 
+@pytest.mark.parametrize("name", [".c", "[0]", ".x"])
+def test_a_nan_in_a_field_with_an_odd_name(tmp_path: Path, name: str) -> None:
+    """Arrow would take such a name for a path, to another field or to none."""
+    kind = pa.struct([(name, pa.float64()), ("c", pa.float64())])
+    batch = pa.record_batch({"n": pa.array([{name: math.nan, "c": 1.0}, {name: 2.0}], kind)})
+
+    assert {"n": {"c": Decimal("1.0")}} == statistics_of(tmp_path, batch)["maxValues"]
+
+
 def test_decimals_keep_their_digits(tmp_path: Path) -> None:
     """38 digits do not fit a floating-point number."""
     number = Decimal("12345678901234567890123456789012345.678")

@@ -64,7 +64,7 @@ def test_equal_columns_fit() -> None:
     """The order and the case of columns, further columns and comments do not matter."""
     ours = [field("id"), field("s", NESTED)]
     commented = {**NESTED, "fields": [field("a", "integer", comment="x"), NESTED["fields"][1]]}
-    table = [field("S", commented), field("extra", "date", nullable=False), field("ID")]
+    table = [field("S", commented), field("extra", "date"), field("ID")]
 
     check_fields(ours, table, "/t")
     assert [] == unknown_fields(ours, table)
@@ -104,3 +104,27 @@ def test_differences_are_told(ours: Any, theirs: Any, sentence: str) -> None:
         check_fields([ours], [theirs], "/t")
 
     assert sentence in str(caught.value)
+
+
+def test_other_columns_of_the_table_get_nulls() -> None:
+    """So a table with a NOT NULL column that the stream lacks is refused, as by Spark."""
+    check_fields([field("id")], [field("id"), field("more")], "/t")
+
+    with pytest.raises(TableRefused, match="column more of the table /t is NOT NULL"):
+        check_fields([field("id")], [field("id"), field("more", nullable=False)], "/t")
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ([field("id"), field("ID")], "id and ID"),
+        (
+            [field("s", {"type": "struct", "fields": [field("a"), field("A")]})],
+            "s.a and s.A",
+        ),
+    ],
+)
+def test_names_that_differ_in_case(fields: Any, names: str) -> None:
+    """Delta takes them for one column, also within a struct. The error names both."""
+    with pytest.raises(TableRefused, match=f"{names} are one column to Delta"):
+        table_fields(fields)

@@ -189,6 +189,7 @@ def test_listener_reports_each_progress() -> None:
 
     assert [18, 12, 6, 0, 2, 0] == [lag.offsets for lag in reported]
     assert held
+    assert listener._history is not None
     assert run not in listener._history._runs
 
 
@@ -213,8 +214,19 @@ def test_a_listener_tells_that_lags_are_unknown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It names another way to see the lag."""
-    monkeypatch.setattr("kfetch.spark.listener.REPORTS_LOG_ENDS", False)
+    monkeypatch.setattr("kfetch.spark.listener.reports_log_ends", lambda: False)
     listener = LagListener(lambda lag: pytest.fail("no lag is known"))
     listener.onQueryProgress(event(recorded("run_kfetch")[0]))
 
     assert "set the source option kfetch.commitGroup" in caplog.text
+
+
+@pytest.mark.parametrize(("server", "count"), [("4.0.5", 0), ("4.1.4", 0), ("4.2.0", 1)])
+def test_a_listener_asks_the_server_of_spark_connect(server: str, count: int) -> None:
+    """The server makes the progress. The client may be of another version."""
+    reported: list[Lag] = []
+    listener = LagListener(reported.append)
+    listener.spark = SimpleNamespace(version=server)
+    listener.onQueryProgress(event(recorded("run_kfetch")[0]))
+
+    assert count == len(reported)

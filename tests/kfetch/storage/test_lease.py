@@ -38,7 +38,16 @@ def test_content(lease: Lease) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"null", b"\xff", b'{"epoch": 1}', HELD.content()[:-30]],
+    [b"", b"{", b"[]", b"null", b"\xff", b'{"epoch": 1}', HELD.content()[:-30], b"[" * 100_000]
+    + [
+        replace(HELD, **{name: value}).content()
+        for name, value in [
+            ("length_s", float("nan")),
+            ("length_s", -1.0),
+            ("since_s", float("nan")),
+            ("since_s", 1e300),
+        ]
+    ],
 )
 def test_damaged_content(content: bytes) -> None:
     """It has no holder that anybody knows, and no error: a power failure may leave it."""
@@ -80,6 +89,14 @@ def test_only_a_new_version_starts_the_wait_again() -> None:
     first = seen(None, "t1", HELD.content(), 100.0)
     assert first is seen(first, "t1", HELD.content(), 120.0)
     assert 130.0 == seen(first, "t2", HELD.renewed().content(), 130.0).at
+
+
+def test_a_version_that_was_read_half_written() -> None:
+    """Without hard links a version is empty for a moment. The wait for it goes on, and its content
+    counts as soon as it is there."""
+    empty = seen(None, "t1", b"", 100.0)
+    assert empty.lease is None
+    assert Sight("t1", HELD, 100.0) == seen(empty, "t1", HELD.content(), 120.0)
 
 
 def test_epochs_grow() -> None:

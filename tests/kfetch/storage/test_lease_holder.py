@@ -22,6 +22,7 @@ class Memory:
 
     versions: list[bytes] = field(default_factory=list)
     fails: int = 0
+    fails_to_write: int = 0
     loses: int = 0
     conditional: bool = True
 
@@ -34,6 +35,9 @@ class Memory:
 
     def write(self, content: bytes, before: str | None) -> str | None:
         self._fail()
+        if self.fails_to_write:
+            self.fails_to_write -= 1
+            raise OSError(5, "503 Slow Down")
         if before != (str(len(self.versions)) if self.versions else None):
             return str(len(self.versions)) if self.versions[-1] == content else None
         self.versions.append(content)
@@ -186,6 +190,8 @@ def test_a_store_that_fails(file: Memory, world: World) -> None:
     with pytest.raises(OSError, match="503"):
         lease.renew()
     assert 2.0 == lease.pause_s()
+    world.now = 1012.0
+    assert 0.0 == lease.pause_s()
     world.now = 1019.9
     assert "" == lease.trouble()
     world.now = 1020.0
@@ -304,3 +310,49 @@ def test_the_thread_looks_between_renewals(file: Memory) -> None:
     with hold(file, HOLDER, length_s=15.0) as lease:
         file.versions.append(b"another process")
         assert wait_until(lambda: bool(lease.trouble()), 4)
+
+
+def test_the_thread_repeats_a_renewal_that_failed(file: Memory) -> None:
+    """One failed request costs no lease, although the thread looks at the file in between."""
+    with hold(file, HOLDER, length_s=3.0) as lease:
+        file.fails_to_write = 1
+        assert wait_until(lambda: len(file.versions) >= 3 or bool(lease.trouble()), 20)
+        assert "" == lease.trouble()
+
+
+def test_a_release_after_a_renewal_without_an_answer(file: Memory, world: World) -> None:
+    """The version in the file is the holder's own, so it is released, and nobody waits for it."""
+    lease = taken(file, world)
+    file.loses = 1
+    with pytest.raises(OSError, match="no answer"):
+        lease.renew()
+    lease.release()
+    last = parse(file.versions[-1])
+    assert last is not None
+    assert last.holder is None
+
+
+def test_an_abandoned_lease(file: Memory, world: World) -> None:
+    """The next holder takes over, as from one that died."""
+    lease = taken(file, world)
+    lease.abandon()
+    lease.release()
+    assert 1 == world.ends.count(None)
+    world.lives[HOLDER.id] = Life.DEAD
+    assert taken(file, world, OTHER).took_over
+
+
+def test_a_store_that_is_slow(file: Memory, world: World) -> None:
+    """If the lease has nearly ended before it is known to be held, that is an error. Without one,
+    the kernel would end the process without a word."""
+
+    class Slow(Memory):
+        """A file that answers after 25 seconds."""
+
+        def is_conditional(self) -> bool:
+            world.now += 25.0
+            return True
+
+    with pytest.raises(CheckpointError, match="took so long to write the lease s3a://lake"):
+        taken(Slow(), world)
+    assert [] == world.ends

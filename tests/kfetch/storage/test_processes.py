@@ -74,6 +74,21 @@ def test_a_process_with_a_reused_id() -> None:
     assert Life.DEAD is life_of(holder)
 
 
+@_LINUX
+def test_a_process_that_proc_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With hidepid, /proc shows no processes of other users. A holder among them may live."""
+
+    def forbidden(pid: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with running(WAITS) as process:
+        holder = replace(this_process("a test"), pid=process.pid)
+    monkeypatch.setattr(os, "kill", forbidden)
+    assert Life.UNKNOWN is life_of(holder)
+    monkeypatch.undo()
+    assert Life.DEAD is life_of(holder)
+
+
 def test_a_process_elsewhere() -> None:
     """Nobody here knows whether it lives."""
     here = this_process("a test")

@@ -13,6 +13,7 @@ import pytest
 
 from kfetch.storage import versions
 from kfetch.storage.objects import ObjectPath
+from kfetch.storage.open import stored_path
 from kfetch.storage.versions import VersionedDirectory, VersionedFile, VersionedObject
 from tests.store import Store
 
@@ -160,3 +161,48 @@ def test_a_read_while_versions_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     os.unlink(file.path / "000000000001")
     monkeypatch.setattr(os, "listdir", lambda path: next(calls, None) or list_(path))
     assert file.read() == versions.Version("2", b"two")
+
+
+def test_a_directory_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody removes the lease right behind a write. The writer has not written it."""
+    file = VersionedDirectory(tmp_path / "ck.lease")
+    first = file.write(b"one", None)
+    monkeypatch.setattr(os, "listdir", lambda _: [])
+    assert file.write(b"two", first) is None
+
+
+def test_a_file_system_without_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version needs none."""
+    monkeypatch.setattr(os, "fchmod", _no_links)
+    assert "1" == VersionedDirectory(tmp_path / "ck.lease").write(b"one", None)
+
+
+def test_a_disk_that_becomes_full_without_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty version would count as that of another process. It goes, and the next try writes."""
+    file = VersionedDirectory(tmp_path / "ck.lease")
+    monkeypatch.setattr(os, "link", _no_links)
+    first = file.write(b"one", None)
+    open_ = os.open
+
+    def onto_a_full_disk(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
+        handle = open_(path, flags, mode, **more)
+        if str(path).endswith("2"):
+            os.close(handle)
+            return open_("/dev/full", os.O_WRONLY)
+        return handle
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "open", onto_a_full_disk)
+        with pytest.raises(OSError, match="No space"):
+            file.write(b"two", first)
+    assert "2" == file.write(b"two", first)
+
+
+def test_a_missing_bucket(store: Store) -> None:
+    """The error says so. It does not count as another writer's version."""
+    path = stored_path("s3a://nobodys/ck.lease", store.settings)
+    assert isinstance(path, ObjectPath)
+    with pytest.raises(FileNotFoundError, match="s3a://nobodys does not exist"):
+        VersionedObject(path).write(b"one", None)

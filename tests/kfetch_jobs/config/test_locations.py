@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kfetch.storage.locations import local_path
+from kfetch.storage.locations import local_path, place
 from kfetch_jobs import config
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.errors import ConfigError
@@ -92,3 +92,24 @@ def test_the_storage_is_local(project: Path, storage: str) -> None:
     (project / "conf" / "kfetch.yml").write_text(PROJECT.replace("../data", storage))
     with pytest.raises(ConfigError, match=r"kfetch\.yml:1: storage must be a local directory"):
         config.load(config.find(project), ENVIRON)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("/data/ck", "file:///data//ck/"),
+        ("s3a://lake/ck", "s3://lake//ck/"),
+        ("s3a://lake/ck", "s3n://lake/a/../ck"),
+        ("hdfs://name/ck", "HDFS://name/ck/"),
+    ],
+)
+def test_texts_of_one_place(one: str, other: str) -> None:
+    """Comparisons of two jobs see through them."""
+    assert place(one, {}) == place(other, {})
+    assert place(one, {}) != place(f"{one}2", {})
+
+
+def test_the_default_file_system_is_part_of_a_place() -> None:
+    """There, a path without a scheme is one of its URIs."""
+    spark = {"spark.hadoop.fs.defaultFS": "s3a://lake"}
+    assert place("s3a://lake/ck", spark) == place("/ck", spark) != place("file:/ck", spark)

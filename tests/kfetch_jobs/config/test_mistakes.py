@@ -424,10 +424,11 @@ def test_mistakes_in_an_environment(project: Path, text: str, name: str, sentenc
         config.load(config.find(project), ENVIRON, name).check()
 
 
-def test_a_checkpoint_of_two_jobs(project: Path) -> None:
-    """Two jobs on one checkpoint are an error at the second."""
-    for name in ("a", "b"):
-        text = JOB + "checkpoint: ${storage}/one\n"
+@pytest.mark.parametrize("other", ["data/one", "file:{}/conf/data/one"])
+def test_a_checkpoint_of_two_jobs(project: Path, other: str) -> None:
+    """Two jobs on one checkpoint are an error at the second, also if one names it by a URI."""
+    for name, checkpoint in (("a", "data/one"), ("b", other.format(project))):
+        text = JOB + f"checkpoint: {checkpoint}\n"
         (project / "conf" / "jobs" / f"{name}.yml").write_text(text)
 
     with pytest.raises(ConfigError, match=r"^conf/jobs/b\.yml:14: job a has this checkpoint too"):

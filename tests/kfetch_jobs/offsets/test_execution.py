@@ -379,6 +379,19 @@ def test_of_many_backups_the_last_are_kept(
     assert [2, 3] == [each.batch for each in backup.all_backups(CHECKPOINT)]
 
 
+def test_a_clock_that_was_set_back(kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A move that was interrupted keeps the job from running, although an earlier one has a later
+    time, and it keeps its own backup."""
+    monkeypatch.setattr(backup, "KEPT_MAX", 1)
+    before = checkpoint.read_checkpoint(CHECKPOINT)
+    backup.create_backup(before, "reset", 8, (), 2000.0).record_stage(backup.Stage.DONE)
+    backup.create_backup(before, "replay", 9, (), 1000.0)
+    found = backup.interrupted_move(config.load(config.find(Path.cwd())).job("clicks"))
+
+    assert found is not None
+    assert (9, backup.Stage.BEGUN) == (found.batch, found.stage)
+
+
 def test_a_thousand_partitions(kafka: LittleKafka, kfetch: Command) -> None:
     """Those that move furthest are shown, and how many are not; --partitions shows all."""
     logs = kafka.create("clicks", 1000)

@@ -144,12 +144,13 @@ def ran(kafka: LittleKafka, number: int, *ends: int, done: bool = True) -> None:
         committed(number)
 
 
-def another_job(topic: str = "orders") -> None:
-    """It writes to the same dead letters."""
-    job(
-        BOTH.replace("clicks", "orders").replace("subscribe: orders", f"subscribe: {topic}"),
-        "orders",
-    )
+def another_job(topic: str = "orders", dead_letters: str = "") -> None:
+    """It writes to the same dead letters, perhaps by another text of their location."""
+    text = BOTH.replace("clicks", "orders").replace("subscribe: orders", f"subscribe: {topic}")
+    if dead_letters:
+        text = text.replace("path: ${storage}/dead", f"path: '{dead_letters}'")
+        assert dead_letters in text
+    job(text, "orders")
 
 
 def test_a_replay_forgets_the_dead_letters_that_it_deleted(
@@ -255,6 +256,21 @@ def test_another_job_has_to_rest(kafka: LittleKafka, asked: Ask, tables: Tables)
     os.utime(of_orders.parent / "offsets" / "0", (1.0, 1.0))
     asked("undo", "--execute")
     assert [*rows(2), *rows(3, topic="orders")] == tables[dead()]
+
+
+@pytest.mark.parametrize("text", ["file:{}", "file:///{}", "link/dead"])
+def test_another_job_with_another_text_of_the_same_table(
+    kafka: LittleKafka, asked: Ask, tables: Tables, text: str
+) -> None:
+    """A URI, a path and a way through a link are one table. Rows of the other job's topic stay."""
+    Path("conf/link").symlink_to(Path("data").resolve())
+    job(BOTH)
+    another_job(dead_letters=text.format(dead()))
+    tables.write(dead(), [*rows(2), *rows(3, topic="orders")])
+
+    assert ["orders"] == asked("replay", "--to-earliest")["shared_with"]
+    asked("replay", "--to-earliest", "--execute")
+    assert rows(3, topic="orders") == tables[dead()]
 
 
 def test_another_job_of_the_same_topic(kafka: LittleKafka, asked: Ask, tables: Tables) -> None:

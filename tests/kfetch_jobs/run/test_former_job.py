@@ -72,6 +72,20 @@ def test_the_new_name_is_refused(kfetch: Command) -> None:
 
 
 @pytest.mark.usefixtures("renamed")
+def test_another_text_of_the_same_table() -> None:
+    """The new job is refused, too, if it names the table by a URI."""
+    file = Path("conf/jobs/visits.yml")
+    text = file.read_text().replace(
+        "path: ${storage}/clicks/table", f"path: 'file:{Path.cwd()}/data/clicks/table'"
+    )
+    assert "file:" in text
+    file.write_text(text)
+
+    with pytest.raises(ConfigError, match="has written topic clicks to the same table file:"):
+        check_fresh_start(the_job())
+
+
+@pytest.mark.usefixtures("renamed")
 def test_the_steps_of_a_rename(kfetch: Command) -> None:
     """With the old directory under the new name, the job continues."""
     os.rename("data/clicks", "data/visits")

@@ -149,6 +149,35 @@ def test_half_written_files(one: tuple[Job, VersionedFile], request: pytest.Fixt
     assert {"offsets/6", "commits/6", "offsets/.6.crc"} == _listed(the_job)
 
 
+_FAILS = """
+from pathlib import Path
+from kfetch_jobs import config
+from kfetch_jobs.errors import JobsError
+from kfetch_jobs.run import job_lock
+def refused(job):
+    raise JobsError("it can't be removed")
+job_lock.remove_half_written = refused
+with job_lock.hold_job(config.load(config.find(Path.cwd())).job("clicks"), "run of job clicks"):
+    pass
+"""
+
+
+def test_half_written_files_that_stay(
+    one: tuple[Job, VersionedFile], request: pytest.FixtureRequest
+) -> None:
+    """If a run that takes over can't remove them, it fails, and the next one tries again."""
+    the_job, _ = one
+    _write(the_job, request)
+    subprocess.run([sys.executable, "-c", _KILLED], timeout=60, check=False)
+    failed = subprocess.run(
+        [sys.executable, "-c", _FAILS], timeout=60, check=False, capture_output=True
+    )
+    assert failed.stderr.endswith(b"JobsError: it can't be removed [JOBS_ERROR]\n")
+    assert set(_FILES) == _listed(the_job)
+    hold(the_job)
+    assert {"offsets/6", "commits/6", "offsets/.6.crc"} == _listed(the_job)
+
+
 def test_a_run_of_another_host(
     one: tuple[Job, VersionedFile],
     monkeypatch: pytest.MonkeyPatch,
@@ -215,6 +244,13 @@ def test_where_no_lease_can_be_held(project: Path, more: str, reason: str) -> No
     assert "set singleHost: true in its file" in refused.value.message
     with hold_job(loaded(JOB + more + "singleHost: true\n"), "run of job clicks") as fence:
         assert isinstance(fence, NoFence)
+
+
+def test_a_checkpoint_that_is_a_mount_point(project: Path) -> None:
+    """The lease would lie beside the mount, on a disk that other hosts do not see."""
+    text = JOB + "checkpoint: /dev/shm\n"
+    with pytest.raises(ConfigError, match="it is a mount point: name a directory in it"):
+        hold(loaded(text))
 
 
 def test_single_host_takes_a_lease_nevertheless(project: Path) -> None:

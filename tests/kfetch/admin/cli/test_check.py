@@ -100,6 +100,49 @@ def test_the_limit_of_the_cgroup(
     assert (limit > 0) == any("lower kfetch.agent.memory" in text for text in here.warnings)
 
 
+@pytest.mark.parametrize(
+    ("own", "above", "expected"),
+    [
+        ("max", "536870912", (512 << 20, 7)),
+        ("268435456", "536870912", (256 << 20, 5)),
+        ("536870912", "268435456", (256 << 20, 7)),
+        ("max", "max", (0, 5)),
+    ],
+)
+def test_the_lowest_limit_counts(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    own: str,
+    above: str,
+    expected: tuple[int, int],
+) -> None:
+    """A cgroup keeps the limits of all above it, such as that of a slice of systemd."""
+    for name, limit, used in (("slice", above, "7"), ("slice/own", own, "5")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "memory.max").write_text(f"{limit}\n")
+        (tmp_path / name / "memory.current").write_text(f"{used}\n")
+    (tmp_path / "line").write_text("0::/slice/own\n")
+    monkeypatch.setattr(platform, "_CGROUP", tmp_path)
+    monkeypatch.setattr(platform, "_OWN_CGROUP", tmp_path / "line")
+    here = platform.describe()
+
+    assert expected == (here.memory_limit, here.memory_used)
+
+
+def test_a_platform_of_another_release() -> None:
+    """Executors may have another kfetch. Fields that only one of both has do no harm."""
+    document = {"host": "a", "problems": ["none"], "colour": "blue"}
+    found = platform.from_json(document)
+
+    assert ("a", 0, {}, ("none",), ()) == (
+        found.host,
+        found.memory_limit,
+        found.versions,
+        found.problems,
+        found.warnings,
+    )
+
+
 class _Session:
     """A session whose executors are this process."""
 
