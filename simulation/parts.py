@@ -1,4 +1,4 @@
-"""The parts of a simulation, behind one face: the source, an executor's machine, and jobs.
+"""The parts of a simulation, behind one face: source, an executor's machine, jobs, leases.
 
 Each part draws everything from a seed: its size, and a list of events. ``run`` may leave events
 out, and the others stay as they are. So ``smaller`` finds the few that still fail.
@@ -118,7 +118,32 @@ def run_jobs(
     )
 
 
-PARTS: Mapping[str, Run] = {"source": run_source, "executor": run_executor, "jobs": run_jobs}
+def run_leases(
+    seed: int, minutes: float | None = None, events: Sequence[int] | None = None, fault: str = ""
+) -> Result:
+    """Simulate hosts that want to write one checkpoint, and its lease in a store that fails."""
+    from simulation import leases
+    from simulation.leases.planted import PLANTED
+
+    with PLANTED[fault]() if fault else nullcontext():
+        outcome = leases.run(seed, minutes, events)
+    return Result(
+        part="leases",
+        seed=seed,
+        steps=outcome.steps,
+        seconds=outcome.seconds,
+        events=outcome.events,
+        failure=outcome.failure,
+        story=outcome.story,
+    )
+
+
+PARTS: Mapping[str, Run] = {
+    "source": run_source,
+    "executor": run_executor,
+    "jobs": run_jobs,
+    "leases": run_leases,
+}
 
 
 def smaller(
@@ -155,10 +180,12 @@ def faults() -> dict[str, str]:
     """Returns the faults that can be planted, each with the part that should find it."""
     from simulation import planted
     from simulation.jobs.planted import BY_KIND
+    from simulation.leases import planted as of_leases
     from simulation.machine import planted as of_machine
 
     return {
         **dict.fromkeys(planted.PLANTED, "source"),
         **dict.fromkeys(of_machine.PLANTED, "executor"),
+        **dict.fromkeys(of_leases.PLANTED, "leases"),
         **{fault: "jobs" for of_kind in BY_KIND.values() for fault in of_kind},
     }

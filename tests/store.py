@@ -45,6 +45,12 @@ class Store:
         """Write one object."""
         self._client.put_object(Bucket=BUCKET, Key=key, Body=content)
 
+    def fill(self, key: str, content: bytes) -> None:
+        """Write one object without a request, which takes a tenth of a millisecond."""
+        from moto.s3.models import s3_backends
+
+        s3_backends["123456789012"]["aws"].put_object(BUCKET, key, content)
+
     def path(self, key: str, **settings: str) -> ObjectPath:
         """Returns kfetch's path of a name. ``settings`` replace others, such as ``secret_key``."""
         own = {f"spark.hadoop.fs.s3a.{name.replace('_', '.')}": settings[name] for name in settings}

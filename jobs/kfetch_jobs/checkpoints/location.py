@@ -10,9 +10,10 @@ from pathlib import Path
 
 from kfetch.errors import KfetchError
 from kfetch.storage.locations import local_path
-from kfetch.storage.open import StoredPath, stored_path
+from kfetch.storage.open import READABLE, StoredPath, lease_beside, stored_path
+from kfetch.storage.versions import VersionedFile
 from kfetch_jobs.config import Job
-from kfetch_jobs.errors import JobsError
+from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import read_json
 
 _COMMITS_MAX = 100
@@ -33,6 +34,46 @@ def checkpoint_path(job: Job) -> StoredPath | None:
         return stored_path(job.checkpoint, job.spark)
     except KfetchError as cause:
         raise JobsError(f"job {job.name}: {cause.what}", action=cause.action) from None
+
+
+def lease_file(job: Job, *, request_s: float | None = None) -> VersionedFile | None:
+    """Returns the lease of a job's checkpoint; None if the job's file says that none is needed.
+
+    It asks no store. ``request_s``: see ``stored_path``. Raises ConfigError if there can be none.
+    """
+    reason = f"kfetch writes only to {READABLE}"
+    try:
+        path = stored_path(job.checkpoint, job.spark, request_s=request_s)
+        if path is not None and (job.file.singleHost or not _is_mount_point(path)):
+            return lease_beside(path)
+        if path is not None:
+            reason = "the lease lies beside it, and it is a mount point: name a directory in it"
+    except KfetchError as cause:
+        reason = cause.message
+    if job.file.singleHost:
+        return None
+    raise ConfigError(
+        f"job {job.name}: kfetch can hold no lease on the checkpoint {job.checkpoint}, so another "
+        f"host might run the job at the same time: {reason}",
+        action="If no other host ever runs the job, set singleHost: true in its file",
+    )
+
+
+def _is_mount_point(path: StoredPath) -> bool:
+    """Whether the directory beside may be on another disk, which other hosts do not see."""
+    return isinstance(path, Path) and os.path.ismount(path.resolve())
+
+
+def lease_refusal(job: Job) -> str:
+    """Returns why a run of the job would be refused for want of a lease; nothing if it would not.
+
+    It asks no store.
+    """
+    try:
+        lease_file(job)
+    except ConfigError as error:
+        return error.message
+    return ""
 
 
 def note_path(job: Job) -> Path:

@@ -22,6 +22,7 @@ keeps it running.
     merge_order.py     the columns that order the rows of a merge
     write_way.py       what of a job needs Spark for its rows; selection.py reads its SQL
     cross_checks.py    checks of all jobs together: ``after``, shared checkpoints and tables
+    cluster_paths.py   local paths of a job whose tasks run on other machines
     snapshot.py        the files of a job as they were validated
     schema.py          JSON Schema for editors
     starter.py         writes a new project

@@ -67,6 +67,8 @@ class Job:
     spark: Mapping[str, str] = field(repr=False)
     clusters: Mapping[str, Options] = field(repr=False)
     """The properties of the project's Kafka clusters. They may contain passwords."""
+    shared_directories: tuple[Path, ...] = ()
+    """Directories that all machines of the Spark cluster mount."""
     _parsed: dict[str, SourceOptions] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

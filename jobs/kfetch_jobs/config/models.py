@@ -57,6 +57,9 @@ class ProjectFile(Model):
     """Kafka clusters: properties of Kafka's consumer, and options of kfetch by their full names."""
     concurrency: int = Field(default=16, ge=1, le=1000)
     """How many jobs the supervisor runs at once. Each is a Spark driver."""
+    sharedDirectories: Names = Field(default_factory=list)
+    """Directories that all machines of the Spark cluster mount at the same place. On a cluster,
+    paths of tables and checkpoints must be URIs of a store, or be below one of these."""
 
 
 class EnvironmentFile(Model):
@@ -70,6 +73,8 @@ class EnvironmentFile(Model):
     """Each property overrides the project's. A new name adds a cluster."""
     concurrency: int | None = Field(default=None, ge=1, le=1000)
     """Replaces the project's concurrency."""
+    sharedDirectories: Names | None = None
+    """Replaces the project's list."""
 
 
 class Decode(Model):

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from kfetch.storage.locations import absolute_location, has_scheme
 from kfetch_jobs.config import cross_checks, mistakes
+from kfetch_jobs.config.cluster_paths import cluster_path_mistakes
 from kfetch_jobs.config.functions import code_directories
 from kfetch_jobs.config.functions import mistake as function_mistake
 from kfetch_jobs.config.job import Job, TableLocation
@@ -114,6 +115,7 @@ class Project:
             *_transform_mistakes(job),
             *_table_mistakes(job),
             *write_mistakes(job),
+            *cluster_path_mistakes(job, job.spark.get("spark.master", "local")),
         ]
         wrong = wrong or [*order_mistakes(job)]  # behind a typo, ``latestBy`` only seems missing
         if wrong:
@@ -178,6 +180,9 @@ class Project:
             code=tuple(code_directories(self.path)),
             spark=self.file.spark | file.spark,
             clusters=self.file.clusters,
+            shared_directories=tuple(
+                self.path.parent.joinpath(one).resolve() for one in self.file.sharedDirectories
+            ),
         )
 
     def _table_location(self, target: Target) -> TableLocation:
@@ -286,7 +291,7 @@ def _merged(file: ProjectFile, overrides: EnvironmentFile) -> ProjectFile:
     changes: dict[str, object] = {"spark": file.spark | overrides.spark, "clusters": clusters}
     changes |= {
         name: value
-        for name in ("storage", "concurrency")
+        for name in ("storage", "concurrency", "sharedDirectories")
         if (value := getattr(overrides, name)) is not None
     }
     return file.model_copy(update=changes)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _BROKER_REPORT = "kfetch.brokerReport"
+_PERMISSION = "kfetch.planPermission"
+PERMISSION = "spark.kfetch.planPermission"
+"""The session's setting with the socket that each source asks before it plans a micro-batch."""
 
 
 def source_frames(
@@ -40,7 +43,7 @@ def source_frames(
     for view, source in job.file.views().items():
         at = ("source",) if job.file.source else ("sources", view)
         with user_mistakes(job, *at):
-            options = run_options(job, view, zone, columns)
+            options = run_options(job, view, zone, columns, spark.conf.get(PERMISSION, "") or "")
             frame = spark.readStream.format("kfetch").options(**options).load()
             if job.dead_letters is not None:
                 frame = frame.withColumnRenamed("deadLetter", LETTER)
@@ -48,10 +51,17 @@ def source_frames(
     return frames
 
 
-def run_options(job: Job, view: str, zone: str | None, columns: Sequence[str] = ()) -> Options:
-    """Returns the options of a source in a run. See ``source_frames``; ``zone``: the session's."""
+def run_options(
+    job: Job, view: str, zone: str | None, columns: Sequence[str] = (), permission: str = ""
+) -> Options:
+    """Returns the options of a source in a run. See ``source_frames``; ``zone``: the session's.
+
+    ``permission``: the session's setting PERMISSION.
+    """
     report = str(broker_report_path(job.directory, view))
     options = {_BROKER_REPORT: report} | job.source_options(view, zone)
+    if permission:
+        options[_PERMISSION] = permission
     return options | ({"columns": ",".join(columns)} if columns else {})
 
 

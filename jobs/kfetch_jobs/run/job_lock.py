@@ -10,21 +10,20 @@ lease.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from kfetch.errors import CheckpointError, CheckpointInUse, KfetchError
+from kfetch.errors import CheckpointError, CheckpointInUse
 from kfetch.storage.lease import LENGTH_S
 from kfetch.storage.lease_holder import HeldLease, Surroundings, hold
-from kfetch.storage.open import READABLE, StoredPath, lease_beside, stored_path
 from kfetch.storage.processes import clock, process_end, this_process
-from kfetch.storage.versions import VersionedDirectory, VersionedFile
+from kfetch.storage.versions import VersionedDirectory
 from kfetch_jobs.checkpoints.half_written import remove_half_written
+from kfetch_jobs.checkpoints.location import lease_file
 from kfetch_jobs.config import Job
-from kfetch_jobs.errors import ConfigError, JobsError
+from kfetch_jobs.errors import JobsError
 from kfetch_jobs.util.files import try_lock
 from kfetch_jobs.util.mounts import file_system_of, is_shared
 
@@ -79,7 +78,7 @@ def _lock(job: Job, held: ExitStack) -> None:
 
 
 def _lease(job: Job, purpose: str, held: ExitStack) -> Fence:
-    file = _lease_file(job)
+    file = lease_file(job, request_s=_LENGTH_S * _REQUEST)
     if file is None:
         return NoFence()
     suspends = isinstance(file, VersionedDirectory) and not _may_be_shared(file.path)
@@ -112,31 +111,6 @@ def _clean_up(job: Job, lease: HeldLease) -> None:
     except BaseException:
         lease.abandon()
         raise
-
-
-def _lease_file(job: Job) -> VersionedFile | None:
-    """Returns the lease of a job's checkpoint; None if the job's file says that none is needed."""
-    reason = f"kfetch writes only to {READABLE}"
-    try:
-        path = stored_path(job.checkpoint, job.spark, request_s=_LENGTH_S * _REQUEST)
-        if path is not None and (job.file.singleHost or not _is_mount_point(path)):
-            return lease_beside(path)
-        if path is not None:
-            reason = "the lease lies beside it, and it is a mount point: name a directory in it"
-    except KfetchError as cause:
-        reason = cause.message
-    if job.file.singleHost:
-        return None
-    raise ConfigError(
-        f"job {job.name}: kfetch can hold no lease on the checkpoint {job.checkpoint}, so another "
-        f"host might run the job at the same time: {reason}",
-        action="If no other host ever runs the job, set singleHost: true in its file",
-    )
-
-
-def _is_mount_point(path: StoredPath) -> bool:
-    """Whether the directory beside may be on another disk, which other hosts do not see."""
-    return isinstance(path, Path) and os.path.ismount(path.resolve())
 
 
 def _may_be_shared(path: Path) -> bool:

@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kfetch.errors import LeaseLost
+from kfetch.storage.permission import granting
 from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.config import Job
 from kfetch_jobs.jvm.spark import kill_jvm, session
 from kfetch_jobs.progress.reports import read_unreachable
 from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.dataframes import PERMISSION
 from kfetch_jobs.run.job_lock import Fence, hold_job
 from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
 from kfetch_jobs.run.spark_errors import job_error
@@ -65,7 +67,11 @@ def run(job: Job, report: ReportBatch) -> RunResult:
     _make_directories(job)
     started = time.monotonic()
     log = job.directory / "spark.log"
-    with hold_job(job, f"run of job {job.name}") as fence, _stop_signal() as stop:
+    with (
+        hold_job(job, f"run of job {job.name}") as fence,
+        granting(fence.check) as permission,
+        _stop_signal() as stop,
+    ):
         backup.check_no_interrupted_move(job)
         compared = check_origin(job)
         check_replay(job)
@@ -79,6 +85,7 @@ def run(job: Job, report: ReportBatch) -> RunResult:
                 check_new_query(spark, job)
                 spark.streams.addListener(query_listener(recorder))
                 fence.check()
+                spark.conf.set(PERMISSION, str(permission))
                 query = delta_sink.start(spark, job, fence.check, recorder.counts)
                 tasks = TaskProgress(spark.sparkContext.statusTracker())
                 _wait(job, query, recorder, stop, tasks, fence)

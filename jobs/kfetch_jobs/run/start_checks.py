@@ -18,6 +18,7 @@ from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.fresh_start import check_queries, lost_offsets
 from kfetch_jobs.checkpoints.log_starts import unreadable
 from kfetch_jobs.config import Job
+from kfetch_jobs.config.cluster_paths import cluster_path_mistakes
 from kfetch_jobs.errors import ConfigError, JobsError, RecordsLost
 from kfetch_jobs.run.dataframes import user_mistakes
 from kfetch_jobs.run.tables import existing_table, last_batches
@@ -86,9 +87,11 @@ def check_new_query(spark: SparkSession, job: Job) -> None:
     """Raises ConfigError if the job would start anew although it has run before.
 
     It also raises ConfigError if Hadoop's own configuration puts paths on a file system that the
-    job's files do not name.
+    job's files do not name, or if spark-submit names a cluster whose machines may not see them.
     """
     _check_file_system(spark, job)
+    if wrong := [*cluster_path_mistakes(job, str(spark.sparkContext.master))]:
+        raise ConfigError(*wrong)
     if _has_offsets(spark, job):
         origin.note_run(job, {})
         return

@@ -17,7 +17,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.config.selection import NeedsSpark
 from kfetch_jobs.config.write_way import AUTO_MERGE, may_evolve, needs_spark, refusal, selection
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.run.dataframes import run_options
+from kfetch_jobs.run.dataframes import PERMISSION, run_options
 from kfetch_jobs.run.stateless import items, nodes
 from kfetch_jobs.run.used_columns import is_source
 
@@ -71,7 +71,7 @@ def _copy(job: Job, settings: Mapping[str, str], zone: str, columns: Sequence[st
     from kfetch.delta.copying import TableCopy, source_fields
 
     (view,) = job.file.views()
-    options = run_options(job, view, zone, columns)
+    options = run_options(job, view, zone, columns, settings.get(PERMISSION, ""))
     directory = local_path(str(job.target.path), settings)
     assert directory is not None
     letters = local_path(str(job.dead_letters.path), settings) if job.dead_letters else None
@@ -108,6 +108,7 @@ def session_settings(frame: DataFrame) -> tuple[dict[str, str], str]:
     spark = frame.sparkSession
     settings = dict(spark.sparkContext.getConf().getAll())
     settings |= {AUTO_MERGE: spark.conf.get(AUTO_MERGE, None) or "false"}
+    settings |= {PERMISSION: spark.conf.get(PERMISSION, None) or ""}
     return settings, spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
 

@@ -21,5 +21,6 @@ control.py          orders of commands and of the page; ending a supervisor
 order_reply.py      the supervisor's reply to an order
 status.py           the status of the jobs, as values: pure
 status_reader.py    reads the status
+lease_looks.py      who holds the lease of each checkpoint
 log_tail.py         the last lines of a log, and new ones
 """

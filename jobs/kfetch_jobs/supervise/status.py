@@ -18,6 +18,27 @@ STUCK_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseStatus:
+    """Which process holds the lease of a job's checkpoint, or why nobody knows."""
+
+    host: str = ""
+    pid: int | None = None
+    purpose: str = ""
+    """What it does, such as ``run of job clicks``."""
+    since_s: float | None = None
+    """By the clock of its host."""
+    here: bool = False
+    """Whether it is a process of this machine."""
+    trouble: str = ""
+    """Why the lease can't be read; empty if it can."""
+
+    def __str__(self) -> str:
+        if self.trouble:
+            return f"its lease is unknown: {self.trouble}"
+        return f"held by process {self.pid} on host {self.host} ({self.purpose})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
     """The status of one job. Times are seconds since 1970."""
 
@@ -39,6 +60,8 @@ class JobStatus:
     """An absolute path, or a URI."""
     checkpoint_space: DiskSpace | None = None
     """The space where the checkpoint lies; None for a URI."""
+    lease: LeaseStatus | None = None
+    """Who holds the lease of the checkpoint; None if nobody does."""
     after: tuple[str, ...] = ()
     mistake: str = ""
     """The mistakes in the job's file; empty if the file is valid."""
@@ -82,6 +105,12 @@ class JobStatus:
         return self.lag is not None and not (self.lag == 0 and self.lag_at_least)
 
     @property
+    def lease_of_others(self) -> LeaseStatus | None:
+        """The lease, unless the job's own run of this machine holds it."""
+        own = self.lease is not None and self.lease.here and self.lease.pid == self.pid
+        return None if own else self.lease
+
+    @property
     def starting(self) -> bool:
         """Whether the process runs, and its query has not started yet.
 
@@ -92,7 +121,8 @@ class JobStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the status for ``--json``."""
-        return with_times(asdict(self)) | {"starting": self.starting}
+        lease = with_times(asdict(self.lease)) if self.lease else None
+        return with_times(asdict(self)) | {"starting": self.starting, "lease": lease}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

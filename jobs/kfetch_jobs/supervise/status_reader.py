@@ -1,7 +1,7 @@
 """Reads the status of a project's jobs.
 
-It reads the project's files, the supervisor's database and each job's pulse. It asks no other
-process. So it works with and without a supervisor.
+It reads the project's files, the supervisor's database, each job's pulse, and the lease of its
+checkpoint. It asks no other process. So it works with and without a supervisor.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.progress.reports import Pulse, read_pulse, read_unreachable
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
 from kfetch_jobs.supervise.job_lag import OLD_S, JobLag, job_lag
+from kfetch_jobs.supervise.lease_looks import LeaseLooks
 from kfetch_jobs.supervise.run_process import run_process
 from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase, jobs_ahead
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
@@ -45,7 +46,10 @@ def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
     """Returns the status of all jobs at ``now``, in seconds since 1970."""
     recorded = _Recorded.of(project, store)
     supervisor = recorded.supervisor
-    jobs = [_job_status(project, name, recorded, now) for name in project.jobs()]
+    looks = LeaseLooks()
+    jobs = [_job_status(project, name, recorded, now, looks) for name in project.jobs()]
+    leases = looks.ended()
+    jobs = [replace(job, lease=leases.get(job.name)) for job in jobs]
     orphans = [_orphan_status(name, recorded) for name in _orphans(project, recorded)]
     return ProjectStatus(
         project=str(project.path),
@@ -122,9 +126,13 @@ def _orphan_status(name: str, recorded: _Recorded) -> JobStatus:
     )
 
 
-def _job_status(project: Project, name: str, recorded: _Recorded, now: float) -> JobStatus:
+def _job_status(
+    project: Project, name: str, recorded: _Recorded, now: float, looks: LeaseLooks
+) -> JobStatus:
     try:
-        return _valid_job_status(project.job(name), project, recorded, now)
+        job = project.job(name)
+        looks.begin(job)
+        return _valid_job_status(job, project, recorded, now)
     except ConfigError as error:
         mistake = error.message
     except Exception as error:  # a bug that one job triggers must not hide the others
@@ -230,7 +238,7 @@ def _room_problems(health: Health, state: JobState, place: int | None, now: floa
 def _interrupted_move(job: Job) -> Iterator[str]:
     """Yields that a move of the job's offsets has not ended. It may still run."""
     try:
-        # ``status`` asks no store. A run does.
+        # ``status`` asks a store only for leases. A run looks at moves.
         move = interrupted_move(job) if local_directory(job) else None
     except JobsError as error:
         yield error.message

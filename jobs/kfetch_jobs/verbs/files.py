@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -48,13 +49,15 @@ def validate(
 
     The command exits with 2 if there is a mistake. It warns of options without effect, and of more
     jobs without an end than concurrency gives room to. The variables and secrets that the files
-    name must exist. A job must not have lost its checkpoint.
+    name must exist. A job must not have lost its checkpoint. kfetch must be able to hold a lease on
+    it.
 
     \b
     Example: check files in continuous integration, with invented secrets
       KFETCH_BOOTSTRAP=localhost:9092 kfetch validate --env prod
     """
     from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
+    from kfetch_jobs.checkpoints.location import lease_refusal
     from kfetch_jobs.config.cross_checks import room_warnings
     from kfetch_jobs.config.source_options import option_warnings
     from kfetch_jobs.errors import ConfigError
@@ -65,7 +68,8 @@ def validate(
         names = loaded.jobs()
         jobs, mistakes = loaded.jobs_and_mistakes()
         enabled = (job for job in jobs.values() if job.file.enabled)
-        mistakes += filter(None, map(fresh_start_refusal, enabled))
+        refusals = ((lease_refusal(job), fresh_start_refusal(job)) for job in enabled)
+        mistakes += filter(None, chain.from_iterable(refusals))
         lines = [line for job in jobs.values() for line in option_warnings(job)]
         lines += room_warnings(jobs.values(), loaded.file.concurrency)
         warnings = list(dict.fromkeys(lines))

@@ -54,10 +54,12 @@ def plan(
     Example: check a job before its first run
       kfetch plan clicks
     """
+    from kfetch_jobs.checkpoints.location import lease_file
     from kfetch_jobs.config.source_options import option_warnings
     from kfetch_jobs.offsets import job_report
 
     loaded = project_of(project, environment).job(job)
+    lease_file(loaded)
     report = job_report.report(loaded, time.time())
     schema = _schema(loaded, report.sources[0])
     way = WriteWay.of(loaded)

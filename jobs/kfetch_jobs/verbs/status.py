@@ -137,8 +137,16 @@ def _status_row(job: JobStatus, now: float, supervisor: int | None) -> tuple[str
         _behind(job, now),
         duration(job.lag_s) if job.lag_s else "",
         number(job.failures or None),
-        _about(job, now, supervisor),
+        "; ".join(filter(None, (_about(job, now, supervisor), _lease(job, now)))),
     )
+
+
+def _lease(job: JobStatus, now: float) -> str:
+    """Returns who holds the job's lease; nothing for the job's own run of this machine."""
+    lease = job.lease_of_others
+    if lease is None or lease.since_s is None:
+        return str(lease or "")
+    return f"{lease} for {duration(now - lease.since_s)}"
 
 
 def _phase(job: JobStatus) -> str:

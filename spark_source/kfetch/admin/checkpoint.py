@@ -245,10 +245,13 @@ def _number_before(numbers: list[int]) -> int:
 
 
 def _query(path: StoredPath) -> str:
+    file = path / "metadata"
     try:
-        return str(json.loads((path / "metadata").read_text())["id"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(json.loads(file.read_text())["id"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return ""
+    except OSError as cause:
+        raise _unreadable(file, cause) from None
 
 
 def read_batch(path: StoredPath, number: int) -> PlannedBatch:

@@ -66,6 +66,11 @@ class PlanningOptions:
         count,
         "100000",
     )
+    permission: str = option_field(
+        "kfetch.planPermission",
+        "Unix socket of a process that must allow each plan of a micro-batch; jobs set it",
+        streams_only=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

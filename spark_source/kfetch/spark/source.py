@@ -142,12 +142,23 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Returns the end of the next micro-batch. Without new records it is ``start`` itself."""
+        """Returns the end of the next micro-batch. Without new records it is ``start`` itself.
+
+        Spark writes its plan right behind this call. It may also plan without new records: batch 0,
+        and batches in which only a watermark moves. Raises LeaseLost if it must not.
+        """
         once = isinstance(limit, ReadAllAvailable)
         max_offsets = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         min_offsets = None if once else self._options.planning.min_offsets
         end = self._planner().next_end(self._offset_cache.read(start), max_offsets, min_offsets)
+        self._ask_permission()
         return start if end is None else self._offset_cache.write(end)
+
+    def _ask_permission(self) -> None:
+        if self._options.planning.permission:
+            from kfetch.storage.permission import ask
+
+            ask(self._options.planning.permission)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """End the query at the log ends of the first planning."""

@@ -6,6 +6,7 @@
     versions   files of which one writer makes the next version
     lease      pure: who may write a checkpoint
     lease_holder, processes  takes and renews a lease; who lives, and the end of this process
+    permission  lets the holder of a lease allow each plan of a query that it runs
     open       from a location to a path
 
 It never starts a JVM. Decision 115 says why the client is obstore.

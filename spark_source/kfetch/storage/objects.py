@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,10 @@ _STATUS = re.compile(r"non-2xx status code: (\d{3} [A-Za-z ]+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _OTHER_REGION = ("redirect without LOCATION", "AuthorizationHeaderMalformed")
 """Parts of errors after AWS has answered that the bucket is in another region."""
+_ENDED_EARLY = "response body error"
+"""A part of the client's error if the connection ends within an answer."""
+_TOGETHER = 16
+"""How many objects are copied at once."""
 READ_MAX = 64 << 20
 """The largest object that is read, in bytes. A file of a checkpoint has a few kilobytes."""
 
@@ -91,22 +96,24 @@ class ObjectPath:
 
     def files(self) -> Iterator[ObjectPath]:
         """Yields all objects below this name. A request lists 1,000."""
-        with self._errors():
-            keys = [one["path"] for part in self.store.list(f"{self.key}/") for one in part]
-        for key in keys:
+        listed = self._asked(lambda: [*self.store.list(f"{self.key}/")])
+        for key in [one["path"] for part in listed for one in part]:
             yield ObjectPath(self.uri, key, self.store)
 
     def copy_tree(self, target: ObjectPath) -> None:
         """Copy all objects below this name to another one. The store copies, by a request each."""
-        for file in self.files():
-            copy = target / file.key.removeprefix(f"{self.key}/")
-            with file._errors():
-                self.store.copy(file.key, copy.key)
+
+        def copy(file: ObjectPath) -> None:
+            there = target / file.key.removeprefix(f"{self.key}/")
+            file._asked(lambda: self.store.copy(file.key, there.key))
+
+        with ThreadPoolExecutor(_TOGETHER) as pool:
+            list(pool.map(copy, self.files()))  # raises the first error
 
     def remove_tree(self) -> None:
-        """Remove all objects below this name."""
-        for file in self.files():
-            file.unlink()
+        """Remove all objects below this name. A request removes 1,000."""
+        keys = [file.key for file in self.files()]
+        self._asked(lambda: self.store.delete(keys))
 
     def written_s(self) -> float:
         """Returns when the object was written, in seconds since 1970, by the store's clock."""
@@ -115,8 +122,7 @@ class ObjectPath:
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object. Stores do not tell whether it was there. One request."""
-        with self._errors():
-            self.store.delete(self.key)
+        self._asked(lambda: self.store.delete(self.key))
 
     def iterdir(self) -> Iterator[ObjectPath]:
         """Yields the objects and common starts right below this name. A request lists 1,000.
@@ -124,13 +130,28 @@ class ObjectPath:
         S3A marks an empty directory by an object with its own name. Raises FileNotFoundError if
         there is nothing.
         """
-        with self._errors():
-            listed = self.store.list_with_delimiter(f"{self.key}/")
+        listed = self._asked(lambda: self.store.list_with_delimiter(f"{self.key}/"))
         keys = [*listed["common_prefixes"], *(one["path"] for one in listed["objects"])]
         if not keys:
             raise FileNotFoundError(errno.ENOENT, "no such directory", str(self))
         for key in sorted({key.strip("/") for key in keys} - {self.key}):
             yield ObjectPath(self.uri, key, self.store)
+
+    def _asked(self, request: Callable[[], Any]) -> Any:
+        """Returns the answer of a request that may be repeated.
+
+        The client repeats a request that fails. An answer that ends too early is a failure for it
+        only if it has the content of an object.
+        """
+        from obstore import exceptions
+
+        with self._errors():
+            try:
+                return request()
+            except exceptions.GenericError as cause:
+                if _ENDED_EARLY not in str(cause):
+                    raise
+            return request()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

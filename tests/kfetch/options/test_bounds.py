@@ -234,6 +234,7 @@ def test_trigger_options_of_batch_reads(batch: bool) -> None:
         "minOffsetsPerTrigger",
         "maxTriggerDelay",
         "kfetch.commitGroup",
+        "kfetch.planPermission",
     )
     options = parse({**REQUIRED, **dict.fromkeys(names, "5")}, batch=batch)
 

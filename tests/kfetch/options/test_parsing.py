@@ -147,6 +147,7 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("kfetch.agent.lease", "agent.lease_s", 120.0, [("5", 5.0), ("2m", 120.0), ("500ms", 0.5)]),
     ("kfetch.pushFilters", "push_filters", False, [("true", True)]),
     ("kfetch.rowsPerSplit", "planning.rows_per_split", 100_000, [("0", 0), ("7", 7)]),
+    ("kfetch.planPermission", "planning.permission", "", [("/run/x", "/run/x")]),
     ("kfetch.commitGroup", "reports.commit_group", "", [("g", "g"), (" g ", "g")]),
     ("kfetch.statsDirectory", "reports.stats_directory", "", [("somewhere", "somewhere")]),
     ("kfetch.brokerReport", "reports.broker_report", "", [("brokers.json", "brokers.json")]),

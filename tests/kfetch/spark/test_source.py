@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, LongType, StringType, StructField, Struc
 import pyspark_kfetch
 from kfetch import records
 from kfetch.agent import inline
-from kfetch.errors import OptionError
+from kfetch.errors import LeaseLost, OptionError
 from kfetch.model import Broker, OffsetRange, Split, TopicPartition
 from kfetch.spark.options import parse
 from kfetch.spark.schema import schema
@@ -30,6 +30,7 @@ from kfetch.spark.versions import (
     ReadMaxRows,
     ReadMinRows,
 )
+from kfetch.storage.permission import granting
 from tests.kfetch.spark.arrow import derived_schema
 from tests.kfetch.wire.little import LittleKafka
 
@@ -112,6 +113,27 @@ def test_schema_of_the_batches(optional: tuple[bool, bool, bool]) -> None:
     derived = derived_schema(schema(parse({**REQUIRED, **given})))
 
     assert derived.equals(records.schema_of(records.Columns(*optional)))
+
+
+def test_a_plan_needs_permission(kafka: LittleKafka) -> None:
+    """Without it, nothing is planned: no records, and no batch without new ones."""
+    allowed = [True, True, False, False]
+
+    def check() -> None:
+        if not allowed.pop(0):
+            raise LeaseLost("another process has it")
+
+    with granting(check) as path:
+        named = {"kfetch.planPermission": str(path)}
+        made = stream_reader({"kafka.bootstrap.servers": kafka.bootstrap, **START, **named})
+        start = made.initialOffset()
+        one = made.latestOffset(start, ReadMaxRows(1))
+        both = made.latestOffset(one, ReadMaxRows(1))
+        for known in (one, both):
+            with pytest.raises(LeaseLost, match="does not allow another micro-batch"):
+                made.latestOffset(known, ReadMaxRows(1))
+        made.stop()
+    assert [] == allowed
 
 
 def test_bad_options_fail_at_once() -> None:

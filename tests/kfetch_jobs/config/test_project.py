@@ -172,7 +172,7 @@ def test_an_environment_goes_over_the_project(project: Path) -> None:
     env = project / "conf" / "env"
     env.mkdir()
     (env / "prod.yml").write_text(
-        "storage: elsewhere\nspark:\n  spark.master: yarn\n"
+        "storage: elsewhere\nsharedDirectories: [elsewhere]\nspark:\n  spark.master: yarn\n"
         "clusters:\n  local:\n    fetch.max.bytes: 7\n"
     )
     found = config.load(config.find(project), ENVIRON, "prod")

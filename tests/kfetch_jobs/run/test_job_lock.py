@@ -22,6 +22,7 @@ from kfetch_jobs.run import job_lock
 from kfetch_jobs.run.job_lock import NoFence, hold_job
 from kfetch_jobs.util.files import try_lock
 from tests.kfetch_jobs.checkpoints import job
+from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
 from tests.store import Store
 
@@ -256,3 +257,23 @@ def test_single_host_takes_a_lease_nevertheless(project: Path) -> None:
     """Where kfetch can hold one, the key changes nothing."""
     with hold_job(loaded(JOB + "singleHost: true\n"), "run of job clicks") as fence:
         assert not isinstance(fence, NoFence)
+
+
+def test_commands_say_before_the_first_run_that_no_lease_can_be_held(
+    project: Path, kfetch: Command
+) -> None:
+    """``validate`` and ``plan`` exit with 2 and the run's own sentence, and ask nobody."""
+    more = "checkpoint: hdfs://name/ck\n"
+    with pytest.raises(ConfigError) as refused:
+        hold(loaded(JOB + more))
+    sentence = refused.value.message
+    assert "set singleHost: true in its file" in sentence
+
+    code, _, said = kfetch("plan", "clicks")
+    assert (2, True) == (code, sentence in said)
+    code, _, said = kfetch("validate")
+    assert (2, f"kfetch: {sentence}\n") == (code, said)
+    loaded(JOB + more + "singleHost: true\n")
+    assert 0 == kfetch("validate")[0]
+    loaded(JOB + more + "enabled: false\n")
+    assert 0 == kfetch("validate")[0]

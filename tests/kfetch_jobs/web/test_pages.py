@@ -9,6 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from kfetch.storage.lease import taken
+from kfetch.storage.open import lease_beside, stored_path
+from kfetch.storage.processes import this_process
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import RowsDeleted
@@ -128,6 +131,22 @@ def test_the_space_for_its_checkpoint(shop: Project, monkeypatch: pytest.MonkeyP
         shown = Html(client.get("/jobs/clicks").text).text
     assert "checkpoint: 1.00 GiB free of 100 GiB" in shown
     assert "degraded" in shown
+
+
+def test_the_holder_of_its_lease(shop: Project) -> None:
+    """A job's page says which process on which host holds its checkpoint, and since when."""
+    job = shop.job("clicks")
+    path = stored_path(job.checkpoint, job.spark)
+    assert path is not None
+    holder = replace(this_process("run of job clicks"), host="b", pid=12, machine="another")
+    lease = taken(None, holder, 30.0, time.time() - 300)
+    with browser(shop) as client:
+        before = Html(client.get("/jobs/clicks").text).text
+    lease_beside(path).write(lease.content(), None)
+    with browser(shop) as client:
+        shown = Html(client.get("/jobs/clicks").text).text
+    assert "held by" not in before
+    assert "held by process 12 on host b (run of job clicks), taken 5 min ago" in shown
 
 
 def test_figures_for_plots(shop: Project) -> None:

@@ -30,11 +30,20 @@ _MISSING = "{name} may be a verb of kfetch-jobs, which is not installed: pip ins
 
 
 def main() -> None:
-    """Run the command. A KfetchError ends it with one line on stderr and its ``exit_code``."""
+    """Run the command. A KfetchError ends it with one line on stderr and its ``exit_code``.
+
+    So does a file, or an object in a store, that can't be read or written.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):  # a file or a pipe gets each line at once
         sys.stdout.reconfigure(line_buffering=True)
     try:
-        command()(prog_name="kfetch")
+        try:
+            command()(prog_name="kfetch")
+        except OSError as cause:
+            if cause.filename is None:
+                raise
+            name = str(cause.filename)
+            raise KfetchError(f"{name} can't be used: {cause.strerror}", file=name) from None
     except KfetchError as error:
         print(f"kfetch: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -1,0 +1,68 @@
+"""Looks who holds the leases of jobs' checkpoints, for their status: one read each, side by side.
+
+A store that is away delays a status by two seconds at most, for all jobs together.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from kfetch.errors import KfetchError
+from kfetch.storage.lease import Life, parse
+from kfetch.storage.processes import life_of
+from kfetch_jobs.checkpoints.location import lease_file, local_directory
+from kfetch_jobs.config import Job
+from kfetch_jobs.supervise.status import LeaseStatus
+
+_REQUEST_S = 1.0
+_ALL_S = 2.0
+_THREADS = 8
+
+
+class LeaseLooks:
+    """The looks of one status."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_THREADS, "kfetch-lease-look")
+        self._here: dict[str, LeaseStatus | None] = {}
+        self._looks: dict[str, Future[LeaseStatus | None]] = {}
+
+    def begin(self, job: Job) -> None:
+        """Look at the lease of a job's checkpoint: in a thread if it is in a store."""
+        if local_directory(job) is not None:
+            self._here[job.name] = _look(job)
+        else:
+            self._looks[job.name] = self._pool.submit(_look, job)
+
+    def ended(self) -> dict[str, LeaseStatus | None]:
+        """Returns the leases by the names of their jobs; None if nobody holds one."""
+        done, _ = wait(self._looks.values(), _ALL_S)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        late = LeaseStatus(trouble=f"the store did not answer within {_ALL_S:g} s")
+        asked = self._looks.items()
+        return self._here | {name: one.result() if one in done else late for name, one in asked}
+
+
+def _look(job: Job) -> LeaseStatus | None:
+    try:
+        file = lease_file(job, request_s=_REQUEST_S)
+        version = file.read() if file else None
+    except KfetchError as cause:
+        return LeaseStatus(trouble=job.in_own_words(cause.what))
+    except OSError as cause:
+        return LeaseStatus(trouble=f"{cause.filename} can't be read: {cause.strerror}")
+    except Exception as error:  # a status never fails for want of a lease
+        return LeaseStatus(trouble=job.in_own_words(str(error)))
+    lease = parse(version.content) if version else None
+    if lease is None or (holder := lease.holder) is None:
+        return None
+    life = life_of(holder)
+    if life is Life.DEAD:
+        return None
+    return LeaseStatus(
+        host=holder.host,
+        pid=holder.pid,
+        purpose=holder.purpose,
+        since_s=lease.since_s,
+        here=life is Life.ALIVE,
+    )

@@ -1,0 +1,82 @@
+"""Lets the holder of a lease allow each plan of a query that it runs: a Unix socket between them.
+
+A query's source is in a process of its own, and has neither the lease nor the keys of its store. So
+it asks the holder: it connects, and the holder sends a byte if it still holds the lease. Without
+that byte, the source plans no micro-batch. Decision 116 says what that closes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from kfetch.errors import LeaseLost
+from kfetch.storage.lease import LENGTH_S
+
+_YES = b"1"
+_PATH_BYTES_MAX = 70
+"""A socket's path has 103 bytes at most on macOS, and four more on Linux."""
+_ANSWER_S = LENGTH_S
+"""How long an answer may take. A request to a store comes before it."""
+
+
+@contextmanager
+def granting(check: Callable[[], None]) -> Iterator[Path]:
+    """Answer all who ask during the block, and yield the socket's path for ``ask``.
+
+    ``check`` raises LeaseLost if this process must not write any more. Only processes of this user
+    can ask: the socket is in a directory of its own.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="kfetch-", dir=_short_directory()) as directory,
+        socket.socket(socket.AF_UNIX) as server,
+    ):
+        path = Path(directory) / "permission"
+        server.bind(str(path))
+        server.listen()
+        thread = threading.Thread(
+            target=_answer, args=(server, check), name="kfetch-permission", daemon=True
+        )
+        thread.start()
+        try:
+            yield path
+        finally:
+            with suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)  # ends the thread's accept()
+            thread.join(1)
+
+
+def _short_directory() -> str | None:
+    """Returns /tmp if paths in the usual directory are too long for a socket; else None."""
+    return None if len(os.fsencode(tempfile.gettempdir())) <= _PATH_BYTES_MAX else "/tmp"  # noqa: S108
+
+
+def _answer(server: socket.socket, check: Callable[[], None]) -> None:
+    with suppress(OSError):  # the server's end
+        while True:
+            connection, _ = server.accept()
+            with connection, suppress(LeaseLost, OSError):
+                check()
+                connection.sendall(_YES)
+
+
+def ask(path: str) -> None:
+    """Return if the process behind ``granting`` allows a plan. Raises LeaseLost otherwise."""
+    reason = ""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_ANSWER_S)
+            connection.connect(path)
+            if connection.recv(1) == _YES:
+                return
+    except OSError as cause:
+        reason = f": {cause.strerror or cause}"
+    raise LeaseLost(
+        f"the process that runs this query does not allow another micro-batch{reason}",
+        action="its log says why; another process may go on with the checkpoint",
+    )

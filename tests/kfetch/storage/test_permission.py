@@ -1,0 +1,69 @@
+"""A query's source asks the holder of the lease before each plan."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kfetch.errors import LeaseLost
+from kfetch.storage import permission
+from kfetch.storage.lease_holder import take
+from kfetch.storage.permission import ask, granting
+from tests.kfetch.storage.test_lease import HOLDER
+from tests.kfetch.storage.test_lease_holder import Memory, World
+
+
+def test_a_machine_that_was_paused_whole() -> None:
+    """Its clock stood still and no timer fired, and still it plans nothing beside the new holder.
+
+    The first question after the pause is refused, before any look of the lease's own thread.
+    """
+    file, sleeper, other = Memory(), World(), World()
+    lease = take(file, HOLDER, around=sleeper.around, report=lambda _: None)
+    with granting(lease.check) as path:
+        ask(str(path))
+
+        take(file, replace(HOLDER, id="b2"), around=other.around, report=lambda _: None)
+
+        assert not lease.trouble()
+        for _ in range(2):
+            with pytest.raises(LeaseLost, match="another micro-batch: its log"):
+                ask(str(path))
+        assert "another process has taken it" in lease.trouble()
+
+
+def test_nobody_answers() -> None:
+    """The process that ran the query has ended: no permission. Its socket is gone with it."""
+    with granting(lambda: None) as path:
+        ask(str(path))
+    assert not path.parent.exists()
+    with pytest.raises(LeaseLost, match="another micro-batch: No such file or directory: its log"):
+        ask(str(path))
+
+
+def test_a_long_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket's path has 107 bytes at most, so the socket is elsewhere then."""
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with granting(lambda: None) as path:
+        assert long not in path.parents
+        ask(str(path))
+
+
+def test_a_holder_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source waits no longer than a lease lasts."""
+    monkeypatch.setattr(permission, "_ANSWER_S", 0.05)
+    released = threading.Event()
+    with granting(lambda: hang(released)) as path:
+        with pytest.raises(LeaseLost, match="another micro-batch: timed out: its log"):
+            ask(str(path))
+        released.set()
+
+
+def hang(released: threading.Event) -> None:
+    released.wait(10)
