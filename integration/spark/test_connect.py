@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +24,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(autouse=True)
+def port() -> Iterator[None]:
+    """Spark Connect listens on port 15002, so one test at a time runs on this machine."""
+    with open(Path(tempfile.gettempdir(), "kfetch-connect.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture
