@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -99,7 +99,7 @@ def _check_zone(name: str, zone: str) -> None:
         return
     try:
         _local(pa.array([0, _YEAR_2400], pa.timestamp("us", "UTC")), zone)
-    except (pa.ArrowInvalid, pa.ArrowKeyError, ZoneInfoNotFoundError):
+    except (ValueError, KeyError):  # of Arrow, zoneinfo and datetime
         raise mistake(name, f"there is no time zone {zone}") from None
 
 
@@ -157,9 +157,13 @@ def _local(timestamps: Any, zone: str) -> Any:
 
     From 2038 on, Arrow knows no summer time.
     """
+    if zone[0] in "+-":  # an older Arrow does not know it
+        offset = datetime.strptime(zone, "%z").utcoffset()
+        utc = timestamps.cast(pa.timestamp("us"))
+        return pc.add(utc, pa.scalar(offset, pa.duration("us")))
     local = pc.local_timestamp(timestamps.cast(pa.timestamp("us", zone)))
     within = pc.less(timestamps, pa.scalar(_ARROW_END, timestamps.type))
-    if zone[0] in "+-" or pc.all(within).as_py() is not False:
+    if pc.all(within).as_py() is not False:
         return local
     later = pc.if_else(within, None, timestamps.cast(pa.int64())).to_pylist()
     known = ZoneInfo(zone)
