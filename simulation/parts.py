@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulation.events import chosen
 
@@ -107,15 +107,7 @@ def run_jobs(
     kind = next((kind for kind, faults in BY_KIND.items() if fault in faults), None)
     with BY_KIND[kind][fault]() if kind else nullcontext():
         outcome = jobs.run(seed, kind=kind, events=events, keep_story=events is not None)
-    return Result(
-        part="jobs",
-        seed=seed,
-        steps=outcome.steps,
-        seconds=outcome.seconds,
-        events=outcome.events,
-        failure=outcome.failure,
-        story=outcome.story,
-    )
+    return _result("jobs", seed, outcome)
 
 
 def run_leases(
@@ -127,8 +119,12 @@ def run_leases(
 
     with PLANTED[fault]() if fault else nullcontext():
         outcome = leases.run(seed, minutes, events)
+    return _result("leases", seed, outcome)
+
+
+def _result(part: str, seed: int, outcome: Any) -> Result:
     return Result(
-        part="leases",
+        part=part,
         seed=seed,
         steps=outcome.steps,
         seconds=outcome.seconds,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -78,7 +78,7 @@ class QueryRecorder:
         progress = _counted_once(progress, self.counts)
         lags = self._unwritten_lags = self._lag_history.lags(progress)
         self._query = str(progress["id"])
-        if progress["sources"] and "addBatch" in progress["durationMs"]:
+        if _is_batch(progress):
             lag_s = max((lag.at_least_s for lag in lags), default=0.0)
             letters = self.counts.take(progress["batchId"])
             self._note_topics(offsets_topic_ids(end_offsets(progress)))
@@ -137,13 +137,20 @@ class QueryRecorder:
         return Pulse(at=now, batch=None, lag=0 if settled else None, query=self._query)
 
 
+def _is_batch(progress: Mapping[str, Any]) -> bool:
+    """Returns whether a report is of a micro-batch. An idle trigger has the next one's number."""
+    return bool(progress["sources"]) and "addBatch" in progress["durationMs"]
+
+
 def _counted_once(progress: dict[str, Any], counts: BatchCounts) -> dict[str, Any]:
     """Returns a progress report in which each record counts once.
 
     If Spark reads the query's only source several times, all read the same records, and only the
     first one stays.
     """
-    rows = counts.take_rows(progress["batchId"], progress["numInputRows"])
+    rows = progress["numInputRows"]
+    if _is_batch(progress):
+        rows = counts.take_rows(progress["batchId"], rows)
     sources = progress["sources"] if counts.reads == 1 else progress["sources"][:1]
     return progress | {"numInputRows": rows, "sources": sources}
 

@@ -75,13 +75,14 @@ class Platform:
 def describe() -> Platform:
     """Describe this process's machine. It starts Java and a Python for a moment."""
     linux = sys.platform == "linux"
+    limit, used = _memory()
     return Platform(
         host=socket.gethostname(),
         system=f"{system.system()} {system.release()}, {system.machine()}",
         cpus=len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1,
         versions=_versions(),
-        memory_limit=_memory()[0],
-        memory_used=_memory()[1],
+        memory_limit=limit,
+        memory_used=used,
         shared_memory=_free_bytes("/dev/shm"),  # noqa: S108
         agent="process" if linux else "inline",
         problems=tuple(_problems()) if linux else ("the agent needs Linux",),

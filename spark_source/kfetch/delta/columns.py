@@ -157,7 +157,7 @@ def _local(timestamps: Any, zone: str) -> Any:
 
     From 2038 on, Arrow knows no summer time.
     """
-    if zone[0] in "+-":  # an older Arrow does not know it
+    if zone[0] in "+-":  # Arrow 20 knows no offset as a zone
         offset = datetime.strptime(zone, "%z").utcoffset()
         utc = timestamps.cast(pa.timestamp("us"))
         return pc.add(utc, pa.scalar(offset, pa.duration("us")))

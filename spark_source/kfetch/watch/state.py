@@ -234,10 +234,10 @@ class WatchState:
         self.refusals.pop(tp, None)
         # An epoch that is too old would look like a truncation later.
         epoch = watched.leader.epoch if watched.leader and checks_epochs else NO_EPOCH
-        start, known = Position(reply.log_start_offset, epoch), watched.log_start
-        if start.offset > known.offset or epoch > known.leader_epoch:
-            changed |= start.offset > 0 and start.offset != known.offset
-            watched.log_start = start
+        start, known = reply.log_start_offset, watched.log_start
+        if start > known.offset or epoch > known.leader_epoch:
+            changed |= start > 0 and start != known.offset
+            watched.log_start = Position(start, epoch)
         # Never backwards: a new leader's high watermark may lag for a moment. A truncated log shows
         # by OFFSET_OUT_OF_RANGE or by its epochs.
         if log_end > watched.log_end.offset and watched.leader is not None:

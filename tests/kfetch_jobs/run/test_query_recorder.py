@@ -61,6 +61,21 @@ def test_lines_have_the_totals_of_their_run(project: Path) -> None:
     assert [(1, 40), (2, 80)] * 2 == [(batch.run_batches, batch.run_rows) for batch in written]
 
 
+def test_a_late_report_of_an_idle_trigger(project: Path) -> None:
+    """An idle trigger has the number of the next micro-batch. Its report may come after that batch
+    was written, and takes no count away."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    batches: list[Batch] = []
+    recorder = query_recorder.QueryRecorder(job, batches.append)
+    told = TOLD | {"runId": "1", "id": "2"}
+    recorder.counts.put_rows(told["batchId"], 70)
+    recorder.record_progress(told | {"numInputRows": 0, "durationMs": {"latestOffset": 1}})
+    recorder.record_progress(told)
+
+    assert [70] == [batch.rows for batch in batches]
+
+
 def test_a_source_that_spark_reads_twice(project: Path) -> None:
     """Beside dead letters, Spark reads the source of a transform with state twice, and may report
     it as two sources. Rows, lag and partitions count once."""
