@@ -86,13 +86,11 @@ class Place:
 
 
 def _download(store: Store, prefix: str, directory: Path) -> None:
-    listed = store._client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
-    for one in (one for page in listed for one in page.get("Contents", ())):
-        name = one["Key"].removeprefix(prefix).strip("/")
+    for name, content in store.contents(prefix).items():
         file = directory / name
-        if name and not one["Key"].endswith("/") and not file.exists():
+        if name and not name.endswith("/") and not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            store._client.download_file(BUCKET, one["Key"], str(file))
+            file.write_bytes(content)
 
 
 @pytest.fixture

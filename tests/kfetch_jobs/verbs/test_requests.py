@@ -30,9 +30,9 @@ def proxy(store: Store, project: Path, kafka: LittleKafka) -> Iterator[Proxy]:
     for log, name in (("offsets", "6"), ("commits", "7")):
         text = (CHECKPOINT / log / name).read_bytes()
         for number in range(last):
-            store.fill(f"{project.name}/ck/{log}/{number}", text)
-        store.fill(f"{project.name}/ck/{log}/{last}", (CHECKPOINT / log / "7").read_bytes())
-    store.fill(f"{project.name}/ck/metadata", b'{"id": "q"}')
+            store.put(f"{project.name}/ck/{log}/{number}", text)
+        store.put(f"{project.name}/ck/{log}/{last}", (CHECKPOINT / log / "7").read_bytes())
+    store.put(f"{project.name}/ck/metadata", b'{"id": "q"}')
     with proxied(store) as running:
         lines = "".join(f"  {key}: '{value}'\n" for key, value in running.store.settings.items())
         job(JOB + f"checkpoint: s3a://{BUCKET}/{project.name}/ck\nspark:\n{lines}")
@@ -73,4 +73,3 @@ def test_requests(
     pages = 2 * -(-BATCHES // 1000) + 1  # offsets, commits, sources
     assert {"GET": gets} | ({"LIST": pages} if lists else {}) == proxy.counted()
     print(json.dumps({"verb": verb, "requests": len(proxy.requests), "s": round(took_s, 3)}))
-    assert took_s < 10  # a second on a machine at rest
