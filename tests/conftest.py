@@ -80,6 +80,14 @@ def no_old_verdicts() -> None:
     addresses._avoided_until.clear()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test finds the agents of other work on this machine. A stopped one would cost seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def store() -> Iterator[Store]:
     """A store that speaks S3, with the bucket ``lake``. Tests use names of their own in it."""
