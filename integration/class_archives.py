@@ -25,6 +25,8 @@ _QUIET = "-Xlog:cds=off,cds+dynamic=off"
 # CPU: 3.2 s in place of 5.5 s for a broker, 26 s in place of 42 s for Spark with a merge.
 _FAST = "-XX:TieredStopAtLevel=1"
 _VARIABLE = "JAVA_TOOL_OPTIONS"
+_DUMP_S = 300
+"""How long a JVM may write its archive: seconds on a machine at rest."""
 
 
 def use() -> None:
@@ -64,7 +66,7 @@ def main() -> None:
         with _archived_in(_SPARK):
             _stream(cluster, Path(name))
         for node in cluster.nodes:
-            node.stop()
+            node.stop(_DUMP_S)
 
 
 def _fill(cluster: Cluster) -> None:
@@ -92,7 +94,7 @@ def _stream(cluster: Cluster, directory: Path) -> None:
         process = spark.sparkContext._gateway.proc
         spark.stop()
         process.stdin.close()  # PySpark's JVM ends with its input
-        process.wait(120)
+        process.wait(_DUMP_S)
 
 
 if __name__ == "__main__":

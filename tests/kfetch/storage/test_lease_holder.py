@@ -314,7 +314,7 @@ def test_the_thread_looks_between_renewals(file: Memory) -> None:
 
 def test_the_thread_repeats_a_renewal_that_failed(file: Memory) -> None:
     """One failed request costs no lease, although the thread looks at the file in between."""
-    with hold(file, HOLDER, length_s=3.0) as lease:
+    with hold(file, HOLDER, length_s=6.0) as lease:
         file.fails_to_write = 1
         assert wait_until(lambda: len(file.versions) >= 3 or bool(lease.trouble()))
         assert "" == lease.trouble()
