@@ -254,8 +254,7 @@ def _numbers_from(log: ObjectPath, first: int) -> list[int]:
     """Returns the numbers from ``first`` to the last one; none if that takes more than this.
 
     Names are sorted as text: 99 follows 9, 98 and 989. A name's stem stands before all that begin
-    with it. The numbers that Spark removes are the lowest ones. Until it has removed many, there
-    may be gaps among them.
+    with it. Among low numbers there may be gaps while Spark removes them, so it looks for one.
     """
     found: list[int] = []
     page: Page | None = None
