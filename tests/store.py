@@ -1,8 +1,14 @@
-"""A store that speaks S3, in a thread of the test: moto's server. It is not obstore's own work."""
+"""A store that speaks S3, in a thread of the test: moto's server. It is not obstore's own work.
+
+``python -m tests.store`` is one in a process of its own. It prints its endpoint, and ends with its
+input.
+"""
 
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -96,3 +102,24 @@ def running_store() -> Iterator[Store]:
         server.shutdown()
         server.server_close()
         thread.join(60)
+
+
+@contextmanager
+def store_process() -> Iterator[Store]:
+    """Start a store in a process of its own. delta-rs holds the lock of Python while it asks."""
+    command = [sys.executable, "-m", "tests.store"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield Store(process.stdout.readline().strip())
+        finally:
+            process.stdin.close()
+
+
+if __name__ == "__main__":
+    with running_store() as own:
+        print(own.endpoint, flush=True)
+        sys.stdin.read()
