@@ -48,10 +48,14 @@ def stored_path(
 
 def lease_beside(checkpoint: StoredPath) -> VersionedFile:
     """Returns the lease of a checkpoint. It lies beside the directory itself, not beside links."""
-    if isinstance(checkpoint, ObjectPath):
-        return VersionedObject(checkpoint.parent / f"{checkpoint.name}.lease")
-    directory = checkpoint.resolve()
-    return VersionedDirectory(directory.with_name(f"{directory.name}.lease"))
+    if isinstance(checkpoint, Path):
+        checkpoint = checkpoint.resolve()
+    return versioned(checkpoint.parent / f"{checkpoint.name}.lease")
+
+
+def versioned(path: StoredPath) -> VersionedFile:
+    """Returns the file of this path of which only one writer makes the next version."""
+    return VersionedDirectory(path) if isinstance(path, Path) else VersionedObject(path)
 
 
 def _s3_store(
