@@ -18,7 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, 
 from kfetch.delta import log
 from kfetch.delta.log import TableLog
 from kfetch.errors import LeaseLost, OptionError, TableRefused
-from tests.kfetch.delta.tables import Table, column, field
+from tests.kfetch.delta.tables import Table, column, field, room_for
 
 COLUMNS = [field("n"), field("t", "string")]
 QUERY = "75a0c3a1-0000-4000-8000-000000000000"
@@ -205,6 +205,22 @@ def test_changes_that_end_the_query(
 
     assert 0 == DeltaTable(str(table.directory)).transaction_version(QUERY)
     assert 7 not in numbers(table)
+
+
+@pytest.mark.parametrize("room", [0, 300])
+def test_a_full_disk(tmp_path: Path, room: int) -> None:
+    """A commit that has no room is no commit, and readers still read. With room again, the same
+    micro-batch commits once."""
+    table = Table(tmp_path / "t", COLUMNS)
+    table.append(QUERY, 0, rows(1))
+    files = table.write(rows(2))
+    with room_for(room), pytest.raises(OSError, match="File too large"):
+        table.log.commit(QUERY, 1, files, lambda: None)
+    assert [1] == numbers(table)
+
+    assert table.log.commit(QUERY, 1, files, lambda: None)
+    assert not table.log.commit(QUERY, 1, files, lambda: None)
+    assert [1, 2] == numbers(table)
 
 
 @pytest.mark.parametrize("commits", [0, 1, 3])
