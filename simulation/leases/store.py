@@ -93,6 +93,7 @@ class LeaseFile:
 
     def read(self) -> Version | None:
         """Returns the present version."""
+        version: Version | None
         try:
             version, epoch = self._store.ask(
                 self._client, lambda: (self._present(), self._store.epoch)

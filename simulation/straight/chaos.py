@@ -14,7 +14,7 @@ from simulation.scenario import Scenario, scenario
 if TYPE_CHECKING:
     from simulation.straight.world import StraightWorld
 
-_MINUTES = 1.0
+_MINUTES = 0.5
 _KINDS_MAX = (1, 2, 3, 9)
 _PER_S = (0.05, 0.2, 0.5)
 

@@ -84,6 +84,20 @@ def files_committed_one_by_one() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def lease_not_asked() -> Iterator[None]:
+    """The check of the lease is left out before a commit of files."""
+    commit = TableLog.commit
+
+    def unchecked(
+        self: TableLog, query: str, batch: int, files: Sequence[WrittenFile], check: Any
+    ) -> bool:
+        return commit(self, query, batch, files, lambda: None)
+
+    with patch.object(TableLog, "commit", unchecked):
+        yield
+
+
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     planted.__name__.replace("_", "-"): planted
     for planted in (
@@ -92,5 +106,6 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         unfinished_file_told,
         batch_written_again,
         files_committed_one_by_one,
+        lease_not_asked,
     )
 }

@@ -55,8 +55,14 @@ class StraightWorld(World):
         self.others = Others(self.table)
         self.written: set[str] = set()
         """The files that successful tasks of the present micro-batch have told of."""
+        self.is_asked = False
+        """Whether the lease was asked since the last commit."""
         self._runs = random.Random(f"runs {scenario.seed}")
         self.disk.put(f"{_PATH}/README", "")
+
+    def ask_lease(self) -> None:
+        """Note that the writer asks whether it may commit."""
+        self.is_asked = True
 
     def free_disk(self) -> None:
         """Let the table's disk have room again."""
@@ -100,6 +106,9 @@ class StraightWorld(World):
         last = self.table.last_transaction(_QUERY, len(self.table.versions) - 1)
         if last is not None and last >= number:
             raise Imbalance(f"micro-batch {number} is committed behind {last}")
+        if version.author == "kfetch" and not self.is_asked:
+            raise Imbalance("a commit without asking the lease")
+        self.is_asked = False
         paths = {one.path for one in version.adds}
         if more := sorted(paths - self.written):
             raise Imbalance(f"no successful task has written the file {more[0]}")
@@ -157,7 +166,7 @@ class _Straight(Sink):
     """One run of ``kfetch.delta.copying``, as ``delta.stream`` makes one."""
 
     def __init__(self, world: StraightWorld, options: dict[str, str]) -> None:
-        super().__init__(rows_of=lambda batch: batch.to_pylist())  # type: ignore[no-any-return]
+        super().__init__(rows_of=lambda batch: batch.to_pylist())
         self._world, self._options = world, options
         self._copy: TableCopy
         self._plans: list[WritePlan] = []
@@ -185,7 +194,7 @@ class _Straight(Sink):
             return [SparkRow(**file) for file in files]
 
         files: Any = SimpleNamespace(collect=collect)
-        self._copy.write(files, _QUERY, batch_id, lambda: None)
+        self._copy.write(files, _QUERY, batch_id, self._world.ask_lease)
 
 
 def _plans_of(copy: TableCopy) -> list[WritePlan]:
