@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 UV = $$(command -v uv || echo .venv/bin/uv)
 
-.PHONY: help setup demo test warm lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest faults brokers sparks sparks-setup pythons bench compare fuzz simulate simulate-test properties clean
+.PHONY: help setup demo test warm classes lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest-warm lowest faults brokers sparks sparks-setup pythons bench compare fuzz simulate simulate-test properties clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -34,6 +34,9 @@ test: setup ## Run the tests that need neither broker nor JVM, but make simulate
 warm: setup ## Compile the decoders and the tests once, for all processes of make test
 	@.venv/bin/kfetch warm > /dev/null
 	@$(PY) -m pytest tests --collect-only --quiet > /dev/null || true  # make test tells what is wrong
+
+classes: setup ## Archive the classes of Kafka and Spark, so that the integration tests start them faster
+	@$(PY) -m integration.class_archives
 
 lint: setup ## Check style, layers, formatting, and that documents are plain English
 	@.venv/bin/ruff check --output-format concise .
@@ -90,6 +93,10 @@ lowest-setup: .venv/lowest/.ready ## Install the oldest dependencies into .venv/
 	@$(UV) pip install --quiet --python .venv/lowest/bin/python --resolution lowest-direct \
 	  -e './spark_source[spark]' -e ./jobs --group dev
 	@touch $@
+
+lowest-warm: lowest-setup ## Compile the decoders and the tests with the oldest dependencies
+	@.venv/lowest/bin/kfetch warm > /dev/null
+	@.venv/lowest/bin/python -m pytest tests --collect-only --quiet > /dev/null || true
 
 lowest: lowest-setup ## Run the unit tests with the oldest dependencies
 	@.venv/lowest/bin/kfetch warm > /dev/null

@@ -118,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         answer = None if fault is Fault.CUT else self._remembered(body)
         if fault is Fault.SILENT:
-            self.server.ended.wait(30)
+            self.server.ended.wait(60)
         if answer is None or fault in (Fault.LOST_ANSWER, Fault.SILENT):
             self.close_connection = True
         else:
@@ -174,4 +174,4 @@ def proxied(store: Store) -> Iterator[Proxy]:
         finally:
             server.ended.set()
             server.shutdown()
-            thread.join(10)
+            thread.join(60)

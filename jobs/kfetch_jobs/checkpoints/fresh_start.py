@@ -25,20 +25,22 @@ def check_fresh_start(job: Job) -> None:
         raise ConfigError(sentence)
 
 
-def fresh_start_refusal(job: Job) -> str:
+def fresh_start_refusal(job: Job, offsets: bool | None = None) -> str:
     """Returns why the job must not start anew; nothing if it may, or if it has a checkpoint.
 
-    It reads files of this machine only, and assumes that a checkpoint elsewhere has offsets.
+    ``offsets``: whether its checkpoint has some, for a caller that has read it. Without that, it
+    reads files of this machine only, and assumes that a checkpoint elsewhere has offsets.
     """
+    elsewhere = offsets is None and local_directory(job) is None
     try:
-        if job.file.sink.repeatRows or has_run(job):
+        if job.file.sink.repeatRows or (has_run(job) if offsets is None else offsets):
             return ""
         former = find_former_job(job)
     except JobsError as error:  # one job's checkpoint must not stop the others
         return f"job {job.name}: {error}"
     if former:
         return former.sentence(job)
-    return "" if local_directory(job) is None else lost_offsets(job)
+    return "" if elsewhere else lost_offsets(job)
 
 
 def lost_offsets(job: Job) -> str:

@@ -89,4 +89,4 @@ def test_a_holder_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hang(released: threading.Event) -> None:
-    released.wait(10)
+    released.wait(60)

@@ -295,7 +295,7 @@ def test_the_end_of_a_log(tmp_path: Path) -> None:
         reading.join(0.05)
     path.unlink()
     path.write_text("anew\n")
-    reading.join(10)
+    reading.join(60)
     assert "four" == got[0]
     assert got[1] in ("four", "anew")
 

@@ -199,7 +199,7 @@ def test_a_wrong_listener_is_the_first_cause(kafka: LittleKafka) -> None:
         SaslHandshakeRequest,
         lambda _: SaslHandshakeResponse(error_code=next(answers, 33), mechanisms=["PLAIN"]),
     )
-    inline_query = query(kafka, kafkaConsumer__pollTimeoutMs="300")
+    inline_query = query(kafka, kafkaConsumer__pollTimeoutMs="1500")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probes, "_DOUBT_VALID_S", 0.0)
         patch.setattr(probes, "_PROBE_MIN_S", 0.0)
