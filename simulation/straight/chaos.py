@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 _MINUTES = 0.5
 _KINDS_MAX = (1, 2, 3, 9)
-_PER_S = (0.05, 0.2, 0.5)
+_OFTEN = ("kill_committing_driver", "kill_writing_worker", "trouble_log")
+"""What makes micro-batches and tasks come again."""
+_PER_S = (0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def drawn(seed: int, minutes: float | None = None) -> tuple[Scenario, TablePlan]
     """Returns what a seed decides: a scenario with more actions, and the table."""
     draw = random.Random(f"straight {seed}")
     base = scenario(seed, minutes or _MINUTES)
-    kinds = draw.sample([*ACTIONS], min(draw.choice(_KINDS_MAX), len(ACTIONS)))
+    kinds = [*draw.sample([*ACTIONS], draw.choice(_KINDS_MAX)), draw.choice(_OFTEN)]
     more = chaos.draw(draw, dict.fromkeys(kinds, 1.0), draw.choice(_PER_S), base.minutes * 60)
     actions = sorted((*base.actions, *more), key=lambda action: action.at_s)
     plan = TablePlan(
