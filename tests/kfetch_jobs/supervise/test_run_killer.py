@@ -12,7 +12,7 @@ import pytest
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.reports import exit_report_path
-from kfetch_jobs.supervise import control, run_killer, supervisor
+from kfetch_jobs.supervise import control, processes, run_killer, supervisor
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.supervisor import Supervisor
 from tests.kfetch.agent.helpers import wait_until
@@ -117,7 +117,7 @@ def test_an_unwanted_run_keeps_its_own_end(stage: Stage) -> None:
 
 def test_down_tells_what_does_not_die(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """``kfetch down`` without a supervisor names the job and records no end, until it is gone."""
-    monkeypatch.setattr(control, "GONE_WITHIN_S", 0.0)
+    monkeypatch.setattr(processes, "GONE_WITHIN_S", 0.0)
     stage.job("deaf", CONTINUOUS, DEAF)
     with stage.take() as first:
         stage.until_runs(first, "deaf")
@@ -128,6 +128,6 @@ def test_down_tells_what_does_not_die(stage: Stage, monkeypatch: pytest.MonkeyPa
             with pytest.raises(SupervisorError, match="some processes do not die, of deaf: does"):
                 control.shut_down(stage.project, store, timeout_s=0.1, now=True)
             assert None is stage.runs("deaf")[0].kind
-        monkeypatch.setattr(control, "GONE_WITHIN_S", PATIENCE_S)
+        monkeypatch.setattr(processes, "GONE_WITHIN_S", PATIENCE_S)
         control.shut_down(stage.project, store, timeout_s=0.1, now=True)
     assert ExitKind.KILLED is stage.runs("deaf")[0].kind
