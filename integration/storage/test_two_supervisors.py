@@ -25,7 +25,7 @@ import psutil
 import pytest
 
 from kfetch_jobs.util.process import wait_until
-from tests.store import BUCKET, Store, running_store
+from tests.store import BUCKET, Store, store_process
 from tests.store_proxy import Fault, Proxy, proxied
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(3000)]
@@ -193,7 +193,7 @@ def pair(tmp_path: Path, kind: str) -> Iterator[Pair]:
     base = tmp_path / "lake"
     base.mkdir()
     with ExitStack() as held:
-        store = held.enter_context(running_store()) if kind == "s3" else None
+        store = held.enter_context(store_process()) if kind == "s3" else None
         hosts = [_host(held, tmp_path / name, base, store) for name in ("a", "b")]
         made = Pair(base, hosts)
         watcher = threading.Thread(target=made.watch)

@@ -96,8 +96,8 @@ class MetricsCollector:
         since = self._overview.supervised_s if self._overview else None
         samples.put("kfetch_supervisor_start_time_seconds", since)
         samples.put("kfetch_supervisor_last_step_time_seconds", self._stepped_s())
-        leads = self._overview is not None and not self._overview.led_elsewhere
-        samples.put("kfetch_supervisor_leads", leads)
+        lead = self._overview.lead if self._overview else None
+        samples.put("kfetch_supervisor_leads", lead is None or lead.here)
         samples.put("kfetch_metrics_collected_time_seconds", now)
         samples.put("kfetch_metrics_collection_duration_seconds", seconds)
         errors = self._errors | {"batches": self._errors["batches"] + self._batches.damaged}

@@ -51,7 +51,7 @@ _ENTRIES = (
     Entry("kfetch_supervisor_last_step_time_seconds", "Time of the last step of its loop.", ()),
     Entry(
         "kfetch_supervisor_leads",
-        "1 if this host runs the jobs, 0 if another one leads (sharedState).",
+        "1 if this host's supervisor leads. Without sharedState it always does.",
         (),
     ),
     Entry(

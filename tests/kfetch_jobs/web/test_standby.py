@@ -113,6 +113,7 @@ def test_nobody_leads(shared: Project, kfetch: Command) -> None:
     code, said, _ = kfetch("status")
     assert 3 == code
     assert "no supervisor leads: start one with kfetch up" in said
+    assert 0 == samples(shared)["kfetch_supervisor_leads"]
 
 
 def test_failures_elsewhere_are_unhealthy(shared: Project, kfetch: Command) -> None:
