@@ -48,16 +48,8 @@ class Store:
         return self.path(prefix)
 
     def put(self, key: str, content: bytes) -> None:
-        """Write one object, without a request."""
+        """Write one object, without a request. The store must be in this process."""
         _kept().put_object(BUCKET, key, content)
-
-    def contents(self, directory: str) -> dict[str, bytes]:
-        """Returns the objects below a name by the rest of theirs, without a request."""
-        kept = _kept().get_bucket(BUCKET).keys
-        below = f"{directory}/"
-        return {
-            key.removeprefix(below): kept[key].value for key in [*kept] if key.startswith(below)
-        }
 
     def path(self, key: str, **settings: str) -> ObjectPath:
         """Returns kfetch's path of a name. ``settings`` replace others, such as ``secret_key``."""

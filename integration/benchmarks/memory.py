@@ -2,12 +2,13 @@
 
     python -m integration.benchmarks.memory [--slots N] [--budgets MIB,MIB,…] [--gigabytes N]
         [--seconds N] [--codecs NAME,NAME,…] [--ratio N]
-        [--documents wide|sparse]
+        [--documents wide|sparse] [--straight]
 Values have 1 KiB, there are 16 partitions, and the consumer sleeps after each 1,000 rows. It sleeps
 in the JVM: a consumer in Python would run in the same workers, and hold batches there.
 With ``--documents``, values are JSON that arrives as structs of 40 fields.
 With a ratio, values are text that each codec shrinks about so many times; snappy reaches 11.
 ``--gigabytes`` counts uncompressed values.
+With ``--straight``, the tasks write the files of a Delta table themselves, as fast as they can.
 
 Memory is PSS without files, read ten times a second, of the agent and of the Python workers that
 map its segments. The benchmark prints by how much their sum exceeds that of the same processes at
@@ -31,11 +32,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from deltalake import DeltaTable
 
 from integration.agent.processes import agents_of, all_ended, by_role
 from integration.benchmarks import decode_values
 from integration.benchmarks.fill import fill
-from integration.streams import kfetch, wait_until
+from integration.streams import finish, kfetch, wait_until
+from kfetch import delta
 from kfetch.admin import agents
 from kfetch_jobs.jvm.spark import session
 from kfetch_jobs.kafka import Cluster
@@ -106,9 +109,16 @@ class Backlog:
     """A broker with a tiny topic and a large one for each codec."""
 
     def __init__(
-        self, cluster: Cluster, gigabytes: float, ratio: float = 1, documents: str = ""
+        self,
+        cluster: Cluster,
+        gigabytes: float,
+        ratio: float = 1,
+        documents: str = "",
+        *,
+        straight: bool = False,
     ) -> None:
         """``documents``: a key of ``DOCUMENTS``, whose JSON arrives as structs; empty for bytes."""
+        self._straight = straight
         self.cluster = cluster
         self.records = int(gigabytes * 1e9 / _VALUE_BYTES)
         self._ratio = ratio
@@ -178,12 +188,15 @@ class Backlog:
             options |= {
                 "valueFormat": "json", "valueSchema": decode_values.FORTY, "valueTimeZone": "UTC",
             }  # fmt: skip
-        rows = kfetch(spark, self.cluster, subscribe=topic, startingOffsets="earliest", **options)
-        with tempfile.TemporaryDirectory() as checkpoint:
+        options |= {"subscribe": topic, "startingOffsets": "earliest"}
+        with tempfile.TemporaryDirectory() as directory:
+            if self._straight:
+                return _copied(spark, self.cluster, options, Path(directory))
+            rows = kfetch(spark, self.cluster, **options)
             query = (
                 rows.selectExpr(_slowly(row_s), "value")
                 .writeStream.format("noop")
-                .option("checkpointLocation", checkpoint)
+                .option("checkpointLocation", directory)
                 .trigger(availableNow=True)
                 .start()
             )
@@ -192,6 +205,15 @@ class Backlog:
                 query.stop()
                 raise TimeoutError(f"{topic} was not drained within {patience_s:.0f} s")
             return sum(progress["numInputRows"] for progress in query.recentProgress)
+
+
+def _copied(spark: SparkSession, cluster: Cluster, options: dict[str, str], directory: Path) -> int:
+    """Copy a topic into a table; how many rows it has then."""
+    options |= {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+    table, checkpoint = str(directory / "table"), str(directory / "checkpoint")
+    trigger = {"availableNow": True}
+    finish(delta.stream(spark, options, table=table, checkpoint=checkpoint, trigger=trigger))
+    return DeltaTable(table).count()
 
 
 def _wide_documents() -> list[str]:
@@ -310,9 +332,16 @@ def main() -> None:
     parser.add_argument("--codecs", default="none", help="compression.type, NAME,NAME,…")
     parser.add_argument("--documents", default="", choices=["", *DOCUMENTS], help="JSON structs")
     parser.add_argument("--ratio", type=float, default=1, help="how many times values shrink")
+    parser.add_argument("--straight", action="store_true", help="tasks write a table's files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, Cluster.start(Path(name) / "kafka") as cluster:
-        backlog = Backlog(cluster, options.gigabytes, options.ratio, options.documents)
+        backlog = Backlog(
+            cluster,
+            options.gigabytes,
+            options.ratio,
+            options.documents,
+            straight=options.straight,
+        )
         settings = {"spark.master": f"local[{options.slots}]"}
         with session(settings, name="memory", log=Path(name) / "log") as spark:
             for codec in options.codecs.split(","):

@@ -1,4 +1,4 @@
-"""Hosts that share a job's checkpoint and its tables, on a disk or in a store, and can be ended.
+"""Hosts that share a job's checkpoint and tables, on a disk, in S3 or in HDFS, and can be ended.
 
 Each host is a process of ``integration.storage.host`` with files of its own. Its commits have its
 name, so the table's log tells who has written what. delta-rs reads the tables.
@@ -12,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,11 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+import pyspark
 from deltalake import DeltaTable
 from kafka import KafkaProducer
 
 from integration.storage.query import s3a_jars
 from integration.streams import wait_until
+from kfetch_jobs.jvm.java import find_java
+from kfetch_jobs.jvm.maven import jars
 from kfetch_jobs.kafka import Cluster
 from tests.kfetch.agent.helpers import wait_until as wait_for
 from tests.store import BUCKET, Store, store_process
@@ -42,6 +46,7 @@ source:
   options: {{startingOffsets: earliest, maxOffsetsPerTrigger: 1000{options}}}
 {mode}trigger: {{processingTime: 200ms}}
 checkpoint: {base}/checkpoint
+singleHost: {single}
 spark:
   spark.master: local[2]
   spark.driver.memory: 600m
@@ -73,48 +78,90 @@ class Place:
     """Spark's."""
     options: dict[str, str] = field(default_factory=dict)
     """Those of delta-rs."""
+    hadoop: Sequence[str] = ()
+    """A command that reads HDFS, which delta-rs can't. No lease can be held there."""
 
     def job(self, topic: str, mode: str) -> str:
         """Returns a job's file. ``HOST`` stands for the host's name."""
         spark = "".join(f"  {name}: '{value}'\n" for name, value in self.settings.items())
         sink, options = _MODES[mode].format(base=self.base), _OPTIONS.get(mode, "")
-        return _JOB.format(topic=topic, base=self.base, mode=sink, options=options, spark=spark)
+        single = "true" if self.hadoop else "false"
+        values = {"base": self.base, "single": single, "options": options, "spark": spark}
+        return _JOB.format(topic=topic, mode=sink, **values)
 
     def rows(self) -> list[tuple[int, int]]:
         """Returns (partition, offset) of all rows and dead letters. What came twice is twice."""
         found: list[tuple[int, int]] = []
-        for table in filter(None, map(self._table, ("table", "dead"))):
-            columns = table.to_pyarrow_table(columns=["partition", "offset"]).to_pydict()
-            found += zip(columns["partition"], columns["offset"], strict=True)
+        with self._readable() as base:
+            for table in filter(None, (self._table(base, name) for name in ("table", "dead"))):
+                columns = table.to_pyarrow_table(columns=["partition", "offset"]).to_pydict()
+                found += zip(columns["partition"], columns["offset"], strict=True)
         return sorted(found)
 
     def writers(self) -> list[str]:
         """Returns which host has written each version of the table."""
-        table = self._table("table")
+        table = self._table(self.base, "table")
         history = table.history() if table else []
         return [str(one.get("userMetadata")) for one in reversed(history)]
 
-    def _table(self, name: str) -> DeltaTable | None:
-        uri = f"{self.base}/{name}"
+    @contextmanager
+    def _readable(self) -> Iterator[str]:
+        if not self.hadoop:
+            yield self.base
+            return
+        with tempfile.TemporaryDirectory() as copy:
+            # A file may go meanwhile: then the copy lacks it, and the command says so.
+            subprocess.run([*self.hadoop, "-get", self.base, copy], check=False)
+            yield f"{copy}/lake"
+
+    def _table(self, base: str, name: str) -> DeltaTable | None:
+        uri = f"{base}/{name}"
         there = DeltaTable.is_deltatable(uri, self.options)
         return DeltaTable(uri, storage_options=self.options) if there else None
 
 
 @contextmanager
 def opened(kind: str, directory: Path) -> Iterator[Place]:
-    """Yields a place on a ``disk``, or in ``s3``, whose server runs for the block."""
+    """Yields a place on a ``disk``, in ``s3`` or in ``hdfs``. Their servers run for the block."""
     if kind == "disk":
         yield Place(f"{directory}/lake")
-        return
-    with store_process() as store:
-        yield _in_store(store)
+    elif kind == "s3":
+        with store_process() as store:
+            yield _in_store(store)
+    else:
+        with _hdfs(directory / "hdfs") as place:
+            yield place
+
+
+@contextmanager
+def _hdfs(directory: Path) -> Iterator[Place]:
+    (mini,) = jars("org.apache.hadoop:hadoop-client-minicluster:3.5.0", transitive=False)
+    (directory / "conf").mkdir(parents=True)
+    (directory / "conf" / "core-site.xml").write_text("<configuration/>")  # FsShell wants one
+    classes = f"{directory}/conf:{mini}:{Path(pyspark.__file__).parent}/jars/*"
+    java = [find_java(), "-XX:TieredStopAtLevel=1", "-cp", classes]
+    source = Path(__file__).with_name("MiniDfs.java")
+    with subprocess.Popen(
+        [*java, str(source), str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            uri = next(line.strip() for line in process.stdout if line.startswith("hdfs:"))
+            yield Place(f"{uri}/lake", hadoop=[*java, "org.apache.hadoop.fs.FsShell"])
+        finally:
+            process.stdin.close()
 
 
 def _in_store(store: Store) -> Place:
     # They stand before Spark's own jars, which have another Netty.
-    jars = ":".join(str(jar) for jar in s3a_jars() if not jar.name.startswith("netty-"))
+    classes = ":".join(str(jar) for jar in s3a_jars() if not jar.name.startswith("netty-"))
     more = {
-        "spark.driver.extraClassPath": jars,
+        "spark.driver.extraClassPath": classes,
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
     }
     options = {

@@ -39,6 +39,7 @@ CASES = [pytest.param("s3", "letters", 2)] + [
     for place in ("disk", "s3")
     for mode in ("append", "letters", "merge")
 ]
+CASES += [pytest.param("hdfs", "letters", KILLS, marks=_LONG)]
 
 
 @pytest.mark.parametrize(("place", "mode", "kills"), CASES)
@@ -48,7 +49,7 @@ def test_kills(
     """The victim is the run, its JVM, one of Spark's Python processes, or all of them.
 
     The moment is during the start, or after a micro-batch. The same host starts the job again. In
-    the end each record is a row or a dead letter, once. delta-rs reads them.
+    the end each record is a row or a dead letter, once. delta-rs reads them. HDFS has no lease.
     """
     chance = random.Random(SEED)
     print(f"seed {SEED}")

@@ -2,8 +2,8 @@
 
 A job without offsets in its checkpoint starts at ``startingOffsets``. With ``latest`` it would skip
 all records since its last run. With ``earliest`` it would write each row twice. So a job must not
-start if traces show earlier runs: the note beside its checkpoint, the log of a table, or a job that
-was renamed. ``sink.repeatRows`` allows a wanted new start.
+start if traces show earlier runs: the note beside its checkpoint, its progress, the log of a table,
+or a job that was renamed. ``sink.repeatRows`` allows a wanted new start.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kfetch_jobs.checkpoints.location import has_run, local_directory, queries_o
 from kfetch_jobs.checkpoints.origin import noted_runs
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
+from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.progress.reports import read_pulse
 
 
@@ -45,8 +46,8 @@ def fresh_start_refusal(job: Job, offsets: bool | None = None) -> str:
 
 def lost_offsets(job: Job) -> str:
     """Returns which trace shows that a job without offsets has run before; nothing without one."""
-    if note := noted_runs(job):
-        return _refusal(job, f"{note} tells of its earlier runs")
+    if trace := noted_runs(job) or (job.directory if last_batch(job.directory) else None):
+        return _refusal(job, f"{trace} tells of its earlier runs")
     for table in job.tables:
         directory = local_path(str(table.path), job.spark) if table.path else None
         if directory is not None and (sentence := check_queries(job, table, queries_of(directory))):

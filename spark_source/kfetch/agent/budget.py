@@ -43,7 +43,7 @@ _FREE_PAGES_PART = 4
 
 _Key = tuple[Hashable, Hashable]
 """(owner, name) of a cached value."""
-_Use = Literal["replies", "segments", "decoders", "cache"]
+_Use = Literal["replies", "segments", "decoders", "cache", "workers"]
 
 
 class _Wanted(NamedTuple):
@@ -119,15 +119,20 @@ class Budget:
         return max(_BATCH_BYTES_MIN, self.limit // _REPLY_PART)
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """A context to read in: the readers share the memory."""
+    def reading(self, worker_bytes: int) -> Iterator[None]:
+        """A context to read in: the readers share the memory.
+
+        ``worker_bytes``: what the reader's worker keeps of its own meanwhile.
+        """
         with self._changed:
             self.readers += 1
+            self._use("workers", worker_bytes)
         try:
             yield
         finally:
             with self._changed:
                 self.readers -= 1
+                self._use("workers", -worker_bytes)
 
     def has_room(self, size: int) -> bool:
         """Whether ``size`` bytes are free, or would be without cached values."""

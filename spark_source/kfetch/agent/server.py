@@ -225,7 +225,7 @@ class Server:
         threading.current_thread().name = f"{request.query[:8]} task"  # for the log
         with contextlib.ExitStack() as stack:
             stack.callback(self._return_freed_memory)
-            stack.enter_context(self._queries.budget.reading())
+            stack.enter_context(self._queries.budget.reading(request.options.agent.worker_bytes))
             query = stack.enter_context(self._queries.reading(request))
             deliveries = query.deliveries(request.ranges, request.options, segments.poll_worker)
             stack.callback(deliveries.close)

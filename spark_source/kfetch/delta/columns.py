@@ -58,11 +58,26 @@ def all_columns(fields: Iterable[TableField]) -> list[TableColumn]:
     return [TableColumn(name=one["name"], type=one["type"], path=(one["name"],)) for one in fields]
 
 
-def parse_column(name: str, text: str, fields: Sequence[TableField], zone: str) -> TableColumn:
-    """Returns the column of a text. ``fields``: the source's columns. Raises OptionError.
+def parse_column(
+    name: str,
+    text: str,
+    fields: Sequence[TableField],
+    zone: str,
+    *,
+    option: str = "partition_by",
+) -> TableColumn:
+    """Returns the column of a text. ``fields``: the source's columns.
 
-    ``zone``: that of a function without one.
+    ``zone``: that of a function without one. Raises OptionError, which names the argument
+    ``option``.
     """
+    try:
+        return _parsed_column(name, text, fields, zone)
+    except OptionError as cause:
+        raise OptionError(cause.what, action=cause.action, option=option) from None
+
+
+def _parsed_column(name: str, text: str, fields: Sequence[TableField], zone: str) -> TableColumn:
     call = _EXPRESSION.fullmatch(text.strip())
     path, kind = _found(name, (call["path"] if call else text.strip()).split("."), fields)
     if call is None:

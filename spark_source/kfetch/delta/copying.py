@@ -122,9 +122,10 @@ class TableCopy:
         Raises TableRefused.
         """
         schema, memory = self._schema.json(), self._memory_bytes
-        plans = [self._rows.open(schema, memory, merge_schema=merge_schema)]
+        writers = _task_slots(spark) * (2 if self._letters else 1)
+        plans = [self._rows.open(schema, memory, writers, merge_schema=merge_schema)]
         if self._letters is not None:
-            plans.append(self._letters.open(schema, memory, merge_schema=False))
+            plans.append(self._letters.open(schema, memory, writers, merge_schema=False))
         spark.dataSource.register(FilesDataSource)
         options = {**self._options, PLANS: plans_text(plans)}
         return spark.readStream.format(FilesDataSource.name()).options(**options).load()
@@ -194,8 +195,10 @@ class _CopiedTable:
         added = [one for one in self._partitions if one not in self._columns]
         return [one.field for one in (*self._columns, *added)]
 
-    def open(self, source_schema: str, memory_bytes: int, *, merge_schema: bool) -> WritePlan:
-        """Open or create the table. Returns the plan of its files."""
+    def open(
+        self, source_schema: str, memory_bytes: int, writers: int, *, merge_schema: bool
+    ) -> WritePlan:
+        """Open or create the table. Returns the plan of its files. See ``file_settings``."""
         table = self.log.open(merge_schema=merge_schema)
         return WritePlan(
             directory=str(self.directory),
@@ -203,7 +206,7 @@ class _CopiedTable:
             columns=self._file_columns(table),
             partitions=self._partitions,
             records=self._records,
-            **file_settings(table.properties, memory_bytes),
+            **file_settings(table.properties, memory_bytes, writers),
         )
 
     def _file_columns(self, table: TableDescription) -> tuple[TableColumn, ...]:
@@ -214,10 +217,22 @@ class _CopiedTable:
         return tuple(replace(ours[n.lower()], name=n) for n in names if n.lower() in ours)
 
 
+def _task_slots(spark: SparkSession) -> int:
+    """Returns how many tasks an executor runs at once; at most so many if Spark does not tell."""
+    context = spark.sparkContext
+    settings = context.getConf()
+    cores = int(settings.get("spark.executor.cores", "0") or 0)
+    if not cores or str(context.master).startswith("local"):
+        cores = context.defaultParallelism
+    return max(1, cores // int(settings.get("spark.task.cpus", "1") or 1))
+
+
 def _parsed(
     select: Mapping[str, str], fields: Sequence[TableField], zone: str
 ) -> list[TableColumn]:
-    return [parse_column(name, text, fields, zone) for name, text in select.items()]
+    return [
+        parse_column(name, text, fields, zone, option="select") for name, text in select.items()
+    ]
 
 
 def _half_written(letters: _CopiedTable, batch: int) -> TableRefused:

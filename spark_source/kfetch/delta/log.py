@@ -63,6 +63,8 @@ class TableLog:
         self._partitions = partitions
         self._table: Any = None
         """delta-rs's table."""
+        self._newest: object = None
+        """The file of the newest commit that kfetch knows, as the disk has it."""
         self._checked: TableDescription | None = None
 
     def open(self, *, merge_schema: bool) -> TableDescription:
@@ -93,9 +95,35 @@ class TableLog:
 
     def has_batch(self, query: str, batch: int) -> bool:
         """Returns whether the log has a micro-batch of a query, or a later one."""
-        self._table.update_incremental()
+        self._update()
         last = self._table.transaction_version(query)
         return last is not None and last >= batch
+
+    def _update(self) -> None:
+        """Read what is new in the log. Raises TableRefused if it is that of another table now.
+
+        delta-rs does not notice that a table was removed and made anew.
+        """
+        if self._newest is not None and self._newest != self._newest_file():
+            before, self._table = self._table.metadata().id, self._loaded()
+            if self._table.metadata().id != before:
+                raise TableRefused(
+                    f"the table {self._directory} was removed and made anew meanwhile",
+                    action="start the query again: it goes on with the new table",
+                )
+        self._table.update_incremental()
+        self._newest = self._newest_file()
+
+    def _newest_file(self) -> object:
+        """Returns what tells the newest known commit's file from another one; None without it."""
+        try:
+            found = os.stat(self._commit_file(self._table.version()))
+        except FileNotFoundError:  # of an old commit, say, which a checkpoint has replaced
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def _commit_file(self, version: int) -> Path:
+        return self._directory / "_delta_log" / f"{version:020}.json"
 
     def commit(
         self, query: str, batch: int, files: Sequence[WrittenFile], check: Callable[[], None]
@@ -135,13 +163,13 @@ class TableLog:
             partition_by=list(partitions),
             commit_properties=CommitProperties(app_transactions=[Transaction(query, batch)]),
         )
-        self._table.update_incremental()
+        self._update()
         self._sync(before + 1)
 
     def _sync(self, first: int) -> None:
         """Wait until the disk has the commits from a version on."""
         for version in range(first, self._table.version() + 1):
-            sync(self._directory / "_delta_log" / f"{version:020}.json", self._directory)
+            sync(self._commit_file(version), self._directory)
 
     def _exists(self) -> bool:
         return bool(_delta_rs().DeltaTable.is_deltatable(str(self._directory)))
@@ -156,7 +184,7 @@ class TableLog:
                 mode="error",
                 partition_by=list(self._partitions),
             )
-            sync(self._directory / "_delta_log" / f"{0:020}.json", self._directory)
+            sync(self._commit_file(0), self._directory)
         except DeltaError:
             # Another writer may have created it at the same time.
             if not self._exists():

@@ -15,7 +15,10 @@ from kfetch.errors import TableRefused
 _FILE_BYTES = 128 << 20
 _ROW_GROUP_BYTES = 32 << 20
 """Decision record 117 has the measurement."""
+_MEMORY_PART = 4
+"""All tasks of an executor together keep this part of the agent's memory at most."""
 _NUMBER = re.compile(r"(-?\d+)\s*([kmgt]?)b?")
+_NAME = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _CODECS = {"zstd", "snappy", "gzip", "brotli", "lz4", "none"}
 _CODEC_NAMES = {"lz4_raw": "lz4", "uncompressed": "none"}
 
@@ -36,10 +39,13 @@ class WritePlan:
     codec: str
     statistics_columns: int
     """So many leaf columns have statistics. A negative number: all."""
+    statistics_paths: tuple[tuple[str, ...], ...]
+    """These columns have statistics, with their fields. Empty: ``statistics_columns`` decides."""
     file_bytes: int
     """A file that has reached this size is complete."""
     row_group_bytes: int
-    """A task keeps so many bytes of rows, of all open files together, until it writes them."""
+    """A task keeps so many bytes of rows, of all open files together, until it writes them. As many
+    again may be for the footers of these files."""
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
@@ -48,6 +54,7 @@ class WritePlan:
             given[name] = tuple(
                 TableColumn(**one | {"path": tuple(one["path"])}) for one in given[name]
             )
+        given["statistics_paths"] = tuple(map(tuple, given["statistics_paths"]))
         return cls(**given)
 
 
@@ -61,11 +68,11 @@ def parse_plans(text: str) -> list[WritePlan]:
     return [WritePlan.of(document) for document in json.loads(text)]
 
 
-def file_settings(properties: Mapping[str, str], memory_bytes: int) -> dict[str, Any]:
+def file_settings(properties: Mapping[str, str], memory_bytes: int, writers: int) -> dict[str, Any]:
     """Returns what a table's properties say of its files.
 
-    ``memory_bytes``: that of the agent, of which a task's rows take an eighth at most. Raises
-    TableRefused for a value that is none.
+    ``memory_bytes``: that of the agent. ``writers``: how many of such files' rows an executor keeps
+    at once. Raises TableRefused for a value that is none.
     """
     codec = properties.get("delta.parquet.compression.codec", "zstd").lower()
     codec = _CODEC_NAMES.get(codec, codec)
@@ -78,9 +85,20 @@ def file_settings(properties: Mapping[str, str], memory_bytes: int) -> dict[str,
     return {
         "codec": codec,
         "statistics_columns": _number(properties, "delta.dataSkippingNumIndexedCols", COLUMNS),
+        "statistics_paths": _paths(properties.get("delta.dataSkippingStatsColumns", "")),
         "file_bytes": _number(properties, "delta.targetFileSize", _FILE_BYTES),
-        "row_group_bytes": min(_ROW_GROUP_BYTES, memory_bytes // 8),
+        "row_group_bytes": min(_ROW_GROUP_BYTES, memory_bytes // (_MEMORY_PART * writers)),
     }
+
+
+def _paths(text: str) -> tuple[tuple[str, ...], ...]:
+    """Returns the columns of a list in Spark's SQL: ``a, s.x, `odd,name```."""
+    quoted = re.findall(r"(?:`(?:[^`]|``)+`|[^,`])+", text)
+    return tuple(
+        tuple((one or plain.strip()).replace("``", "`") for one, plain in _NAME.findall(part))
+        for part in map(str.strip, quoted)
+        if part
+    )
 
 
 def _number(properties: Mapping[str, str], name: str, default: int) -> int:

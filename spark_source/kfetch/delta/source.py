@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -59,7 +60,8 @@ class FilesReader(KfetchStreamReader):
     """Plans as KfetchStreamReader does, and writes splits on executors."""
 
     def __init__(self, options: SourceOptions, plans: Sequence[WritePlan]) -> None:
-        super().__init__(options)
+        kept = sum(plan.row_group_bytes for plan in plans)
+        super().__init__(replace(options, agent=replace(options.agent, worker_bytes=kept)))
         self._plans = plans
 
     def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]

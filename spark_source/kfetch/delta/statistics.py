@@ -1,15 +1,16 @@
 """What Delta notes of a file for data skipping: rows, smallest and largest values, nulls. Pure.
 
 A Parquet writer has found them already, for the footer. So nothing is computed twice. A column
-without certain bounds has none: a reader then reads the file. Sources: Delta's PROTOCOL.md,
-"Per-file Statistics"; StatisticsCollection of delta-spark 4.4.0.
+without certain bounds has none: a reader then reads the file. Arrays and maps have no bounds, and
+the footer has the nulls within them: so theirs are counted in the batches. Sources: Delta's
+PROTOCOL.md, "Per-file Statistics"; StatisticsCollection of delta-spark 4.4.0.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -21,7 +22,8 @@ import pyarrow.compute as pc
 from kfetch.delta.columns import value_at
 
 COLUMNS = 32
-"""So many leaf columns have statistics, unless delta.dataSkippingNumIndexedCols says otherwise."""
+"""So many leaf columns have statistics, unless delta.dataSkippingNumIndexedCols says otherwise. An
+array or a map is one of them."""
 _TEXT_MAX = 32
 """Longer texts are cut, as by Delta in Spark."""
 _LAST_CHARACTER = "\U0010ffff"
@@ -31,29 +33,55 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column of a Parquet file."""
+    """A column, or a field of structs, that is no struct."""
 
     path: tuple[str, ...]
     """The names from the table's column on, through structs."""
     type: pa.DataType | None
-    """None within an array or a map: they have no statistics."""
+    """None for an array or a map."""
+    index: int
+    """Of the Parquet file's column; of its first one for an array or a map."""
 
 
 def leaves(schema: pa.Schema) -> list[Leaf]:
-    """Returns the columns of the Parquet file that a schema makes, in their order."""
-    return [leaf for field in schema for leaf in _leaves(field.type, (field.name,))]
+    """Returns the columns of a schema, in their order."""
+    return list(_leaves(pa.struct(list(schema)), (), 0))
 
 
-def _leaves(kind: pa.DataType, path: tuple[str, ...]) -> Iterator[Leaf]:
+def _leaves(kind: pa.DataType, path: tuple[str, ...], index: int) -> Iterator[Leaf]:
     if pa.types.is_struct(kind):
         for field in kind:
-            yield from _leaves(field.type, (*path, field.name))
-    elif pa.types.is_map(kind) or pa.types.is_list(kind):
-        inside = (kind.key_type, kind.item_type) if pa.types.is_map(kind) else (kind.value_type,)
-        for part in inside:
-            yield from (Leaf(leaf.path, None) for leaf in _leaves(part, path))
+            yield from _leaves(field.type, (*path, field.name), index)
+            index += parquet_columns(field.type)
     else:
-        yield Leaf(path, kind)
+        yield Leaf(path, None if pa.types.is_nested(kind) else kind, index)
+
+
+def parquet_columns(kind: pa.DataType) -> int:
+    """Returns how many columns of a Parquet file a type makes."""
+    inside = [kind.field(i).type for i in range(kind.num_fields)]  # a map has a struct
+    return sum(map(parquet_columns, inside)) if pa.types.is_nested(kind) else 1
+
+
+def chosen_leaves(found: Sequence[Leaf], count: int, paths: Sequence[Sequence[str]]) -> list[Leaf]:
+    """Returns those that have statistics: these columns with all of their fields, in any case.
+
+    Without ``paths``, the first ``count``; a negative count stands for all.
+    """
+    if not paths:
+        return list(found[: count if count >= 0 else None])
+    known = [tuple(name.lower() for name in path) for path in paths]
+    return [leaf for leaf in found if any(_begins(leaf.path, path) for path in known)]
+
+
+def _begins(path: Sequence[str], start: Sequence[str]) -> bool:
+    return tuple(name.lower() for name in path[: len(start)]) == start
+
+
+def nested_nulls(batch: pa.RecordBatch, found: Sequence[Leaf]) -> dict[int, int]:
+    """Returns the nulls of each array and map, by its leaf's position in ``found``."""
+    nested = [(i, leaf) for i, leaf in enumerate(found) if leaf.type is None]
+    return {i: value_at(batch, leaf.path).null_count for i, leaf in nested}
 
 
 def columns_with_nan(batch: pa.RecordBatch, found: Sequence[Leaf]) -> set[int]:
@@ -67,19 +95,25 @@ def _is_float(kind: pa.DataType | None) -> bool:
     return kind is not None and pa.types.is_floating(kind)
 
 
-def file_statistics(metadata: Any, found: Sequence[Leaf], without_bounds: set[int]) -> str:
+def file_statistics(
+    metadata: Any, found: Sequence[Leaf], without_bounds: set[int], nested: Mapping[int, int]
+) -> str:
     """Returns the JSON of a file's statistics.
 
-    ``metadata``: pyarrow's FileMetaData. ``found``: the leaves to describe, the first of the file.
-    ``without_bounds``: indices of leaves whose bounds are uncertain.
+    ``metadata``: pyarrow's FileMetaData. ``found``: the leaves to describe. ``without_bounds``:
+    the positions of leaves whose bounds are uncertain. ``nested``: the nulls of arrays and maps, by
+    position.
     """
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
     for index, leaf in enumerate(found):
-        chunks = [group.column(index) for group in groups]
-        if leaf.type is None or not all(chunk.is_stats_set for chunk in chunks):
+        if leaf.type is None:
+            _put(nulls, leaf.path, nested[index])
+            continue
+        chunks = [group.column(leaf.index) for group in groups]
+        if not all(chunk.is_stats_set for chunk in chunks):
             continue
         _put(nulls, leaf.path, sum(chunk.statistics.null_count for chunk in chunks))
         bounds = None if index in without_bounds else _bounds(leaf.type, chunks)

@@ -25,24 +25,9 @@ _FORBIDDEN = set(" ,;{}()\n\t=")
 def table_fields(fields: Iterable[TableField]) -> list[TableField]:
     """Returns the columns that a table needs for those of a stream. All may be null.
 
-    Spark's sink makes such tables, too. Raises TableRefused for a type that Delta does not have,
-    and for two names that differ only in case.
+    Spark's sink makes such tables, too. Raises TableRefused for a type that Delta does not have.
     """
-    return _table_fields(fields, "")
-
-
-def _table_fields(fields: Iterable[TableField], path: str) -> list[TableField]:
-    known: dict[str, TableField] = {}
-    for field in fields:
-        name = field["name"].lower()
-        if name in known:
-            raise TableRefused(
-                f"{path}{known[name]['name']} and {path}{field['name']} are one column to Delta, "
-                "which passes over case",
-                action="leave one of them out of the schema",
-            )
-        known[name] = field
-    return [_table_field(field, path) for field in known.values()]
+    return [_table_field(field, "") for field in fields]
 
 
 def _table_field(field: TableField, path: str) -> TableField:
@@ -62,7 +47,8 @@ def _nullable(kind: Any, path: str) -> Any:
         )
     match kind["type"]:
         case "struct":
-            return {"type": "struct", "fields": _table_fields(kind["fields"], f"{path}.")}
+            inside = [_table_field(field, f"{path}.") for field in kind["fields"]]
+            return {"type": "struct", "fields": inside}
         case "array":
             element = _nullable(kind["elementType"], f"{path}.element")
             return {"type": "array", "elementType": element, "containsNull": True}
@@ -73,9 +59,17 @@ def _nullable(kind: Any, path: str) -> Any:
 def check_names(fields: Iterable[TableField]) -> None:
     """Raises TableRefused for a name that no column of a Delta table may have, in structs too.
 
-    Spark's sink refuses it as well. Only column mapping allows it, which kfetch does not have.
+    Two names may not differ in case alone. Spark's sink refuses both as well. Only column mapping
+    allows odd characters, and kfetch does not have it.
     """
-    for name in _all_names({"type": "struct", "fields": fields}):
+    known: dict[str, str] = {}
+    for name in _all_names({"type": "struct", "fields": fields}, ""):
+        other = known.setdefault(name.lower(), name)
+        if other is not name:
+            raise TableRefused(
+                f"{other} and {name} are one column to Delta, which passes over case",
+                action="leave one of them out of the schema",
+            )
         if set(name) & _FORBIDDEN:
             raise TableRefused(
                 f"column {name!r} has a name with one of the characters ' ,;{{}}()=', a tab or a "
@@ -84,13 +78,15 @@ def check_names(fields: Iterable[TableField]) -> None:
             )
 
 
-def _all_names(kind: Any) -> Iterator[str]:
+def _all_names(kind: Any, path: str) -> Iterator[str]:
+    """Yields the names of columns and fields, with those around them."""
     if isinstance(kind, Mapping):
         for part in kind.get("fields", ()):
-            yield part["name"]
-            yield from _all_names(part["type"])
+            name = f"{path}{part['name']}"
+            yield name
+            yield from _all_names(part["type"], f"{name}.")
         for name in ("elementType", "keyType", "valueType"):
-            yield from _all_names(kind.get(name))
+            yield from _all_names(kind.get(name), f"{path}{name.removesuffix('Type')}.")
 
 
 def unknown_fields(ours: Iterable[TableField], table: Iterable[TableField]) -> list[TableField]:

@@ -116,6 +116,8 @@ class AgentOptions:
         duration,
         "120s",
     )
+    worker_bytes: int = 0
+    """What each worker keeps of its rows, which counts in the agent's memory. No option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ _TIMEOUT_S = 10
 """How long one request may take."""
 _RETRIES_S = 30
 """How long a request is repeated after a failure of the store or of the network."""
+_FIRST_PAUSE_S = 0.1
+"""How long the client waits before it repeats a request. Later pauses may be longer."""
 
 READABLE = f"file: and {', '.join(f'{scheme}:' for scheme in s3.SCHEMES)}"
 """What ``stored_path`` has a driver for, in words for errors."""
@@ -69,7 +71,11 @@ def _s3_store(
         ) from None
     wait = f"{round((request_s or _TIMEOUT_S) * 1000)}ms"
     waits = {"timeout": wait, "connect_timeout": wait}
-    retries = {"max_retries": 0 if request_s else 5, "retry_timeout": timedelta(seconds=_RETRIES_S)}
+    retries = {
+        "max_retries": 0 if request_s else 5,
+        "retry_timeout": timedelta(seconds=_RETRIES_S),
+        "backoff": {"init_backoff": timedelta(seconds=_FIRST_PAUSE_S)},
+    }
     options = {**waits, **config.get("client_options", {})}  # type: ignore[dict-item]
     try:
         return S3Store(

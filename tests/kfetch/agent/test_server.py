@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,18 @@ def test_status(kafka: LittleKafka, agent: Agent) -> None:
 
     assert isinstance(status, Status)
     assert (0, 1, ()) == (status.workers, status.memory_limit, status.queries)
+
+
+def test_what_workers_keep_counts(kafka: LittleKafka, agent: Agent) -> None:
+    """While a worker reads that writes files, its rows are part of the agent's memory."""
+    asked = options(kafka)
+    asked = replace(asked, agent=replace(asked.agent, worker_bytes=1000))
+    batches = agent.batches(asked, part(kafka, T0))
+    next(batches)
+    assert 1000 < agent.queries.budget.used
+    list(batches)
+
+    assert wait_until(lambda: agent.queries.budget.used == 0)
 
 
 def test_sessions_close_together(kafka: LittleKafka, agent: Agent) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import resource
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +48,21 @@ def plan_of(
         "source_schema": "",
         "columns": tuple(column(name) for name in columns if name not in outside),
         "partitions": tuple(partitions),
-        **file_settings({}, 256 * MIB),
+        **file_settings({}, 256 * MIB, 2),
         **settings,
     }
     return WritePlan(**asked)
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file of this process gets larger than so many bytes, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def files_of(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> list[WrittenFile]:

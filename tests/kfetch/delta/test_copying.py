@@ -16,7 +16,7 @@ from kfetch.delta.copying import Letter, TableCopy, Written
 from kfetch.delta.files import written_files
 from kfetch.delta.plan import parse_plans
 from kfetch.delta.source import PLANS
-from kfetch.errors import LeaseLost, TableRefused
+from kfetch.errors import LeaseLost, OptionError, TableRefused
 
 OPTIONS = {
     "kafka.bootstrap.servers": "127.0.0.1:1",
@@ -33,8 +33,11 @@ _LETTER = pa.struct([("error", pa.string()), ("key", pa.binary()), ("value", pa.
 class Reader:
     """Spark's reader as far as a copy asks: it keeps the options, and ``files`` are its batches."""
 
-    def __init__(self) -> None:
+    def __init__(self, master: str = "local[2]", **settings: str) -> None:
         self.dataSource = SimpleNamespace(register=lambda _: None)
+        self.sparkContext = SimpleNamespace(
+            master=master, defaultParallelism=4, getConf=lambda: settings
+        )
         self.given: dict[str, str] = {}
 
     @property
@@ -151,3 +154,44 @@ def test_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(TableRefused, match="has the dead letters of micro-batch 0, and its"):
             one.write(0, (1, None), (2, None))
     assert ([2], []) == (copy.of("dead"), copy.of("rows"))
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "slots"),
+    [
+        ("local[4]", {"spark.executor.cores": "2"}, 4),
+        ("spark://host", {"spark.executor.cores": "2"}, 2),
+        ("spark://host", {}, 4),
+        ("yarn", {"spark.executor.cores": "8", "spark.task.cpus": "8"}, 1),
+    ],
+)
+def test_tasks_share_memory(
+    tmp_path: Path, master: str, settings: dict[str, str], slots: int
+) -> None:
+    """A quarter of the agent's memory is for the rows of all tasks of an executor, and for both
+    tables of each of them."""
+    copy = Copy(tmp_path)
+    reader = Reader(master, **settings)
+    copy.copy.frame(reader, merge_schema=False)  # type: ignore[arg-type]
+    plans = parse_plans(reader.given[PLANS])
+
+    assert [min(32, 64 // slots // 2)] * 2 == [plan.row_group_bytes >> 20 for plan in plans]
+
+
+def test_a_wrong_column_names_its_argument(tmp_path: Path) -> None:
+    """``select`` and ``partition_by`` have the same texts."""
+    for option, more in (("select", {"select": {"x": "nothing"}}), ("partition_by", {})):
+        more = more or {"partition_by": {"x": "nothing"}}
+        with pytest.raises(OptionError, match="has no column nothing") as caught:
+            TableCopy(OPTIONS, tmp_path, zone="UTC", **more)  # type: ignore[arg-type]
+        assert option == caught.value.option
+
+
+def test_names_that_are_left_out(tmp_path: Path) -> None:
+    """Two names that differ in case alone are a mistake only if both are written."""
+    options = OPTIONS | {"valueSchema": "id BIGINT, a INT, A INT"}
+    del options["deadLetters"]
+    TableCopy(options, tmp_path, zone="UTC", select={"id": "value.id", "offset": "offset"})
+
+    with pytest.raises(TableRefused, match=r"value\.a and value\.A are one column"):
+        TableCopy(options, tmp_path, zone="UTC")

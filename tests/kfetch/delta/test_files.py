@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kfetch.delta.files import TaskFiles, written_files
-from tests.kfetch.delta.tables import MIB, by_duckdb, column, files_of, plan_of
+from tests.kfetch.delta.tables import MIB, by_duckdb, column, files_of, plan_of, room_for
 
 BY_DAY = (column("day"),)
 
@@ -86,6 +86,43 @@ def test_rows_in_memory_have_a_limit(tmp_path: Path) -> None:
     assert MIB // 2 < peak < MIB + batch.nbytes
 
 
+def test_rows_in_memory_take_no_more_than_is_counted(tmp_path: Path) -> None:
+    """A copy has memory of its own size, and gives it back when its row group is written."""
+    plan, pool = plan_of(tmp_path, ["n"], row_group_bytes=MIB), pa.system_memory_pool()
+    before, peak = pool.bytes_allocated(), 0
+    with TaskFiles(plan) as files:
+        for number in range(60):
+            list(files.add(numbers(10_000, 10_000 * number)))
+            held = pool.bytes_allocated() - before
+            assert files.pending_bytes <= held <= 1.01 * files.pending_bytes
+            peak = max(peak, held)
+        list(files.complete())
+
+    assert MIB // 2 < peak < 2 * MIB
+    assert before == pool.bytes_allocated()
+
+
+def test_footers_in_memory_have_a_limit(tmp_path: Path) -> None:
+    """Many partitions of many columns make small row groups, and each has its part in a footer. A
+    file is complete before the footers of all open files exceed a row group's bytes."""
+    names = [f"c{n}" for n in range(100)]
+    plan = plan_of(tmp_path, [*names, "day"], BY_DAY, row_group_bytes=MIB)
+    batch = pa.record_batch(
+        {name: list(range(2000)) for name in names} | {"day": [str(n % 50) for n in range(2000)]}
+    )
+    most = 0
+    with TaskFiles(plan) as files:
+        found = []
+        for _ in range(20):
+            found += files.add(batch)
+            most = max(most, files._footer_bytes)
+        found += files.complete()
+
+    assert MIB // 2 < most < MIB
+    assert 50 < len(found)
+    assert 40_000 == sum(row["rows"][0].as_py() for row in found)
+
+
 def test_open_files_have_a_limit(tmp_path: Path) -> None:
     """A thousand partitions need no thousand descriptors. No row is lost when files are closed."""
     plan = plan_of(tmp_path, ["n", "day"], BY_DAY)
@@ -142,6 +179,20 @@ def test_a_failed_task_removes_what_is_not_complete(tmp_path: Path) -> None:
     for path in parquet_files(tmp_path):
         assert pq.read_metadata(tmp_path / path).num_rows > 0
     assert 1 <= len(parquet_files(tmp_path)) <= 3
+
+
+@pytest.mark.parametrize("room", [0, 100, MIB])
+def test_a_full_disk(tmp_path: Path, room: int) -> None:
+    """The task fails with the system's reason, whether a row group or the footer has no room. It
+    leaves no half file. With room again, it writes all rows."""
+    plan = plan_of(tmp_path, ["n"], row_group_bytes=MIB, codec="none")
+    batches = [numbers(50_000, 50_000 * number) for number in range(10)]
+    with room_for(room), pytest.raises(OSError, match="File too large"):
+        files_of(batches, plan)
+    assert [] == parquet_files(tmp_path)
+
+    files_of(batches, plan)
+    assert [(500_000,)] == by_duckdb(tmp_path, "SELECT count(DISTINCT n) FROM files")
 
 
 def test_a_failed_task_says_nothing_of_its_writers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, 
 from kfetch.delta import log
 from kfetch.delta.log import TableLog
 from kfetch.errors import LeaseLost, OptionError, TableRefused
-from tests.kfetch.delta.tables import Table, column, field
+from tests.kfetch.delta.tables import Table, column, field, room_for
 
 COLUMNS = [field("n"), field("t", "string")]
 QUERY = "75a0c3a1-0000-4000-8000-000000000000"
@@ -204,6 +205,56 @@ def test_changes_that_end_the_query(
 
     assert 0 == DeltaTable(str(table.directory)).transaction_version(QUERY)
     assert 7 not in numbers(table)
+
+
+@pytest.mark.parametrize("room", [0, 300])
+def test_a_full_disk(tmp_path: Path, room: int) -> None:
+    """A commit that has no room is no commit, and readers still read. With room again, the same
+    micro-batch commits once."""
+    table = Table(tmp_path / "t", COLUMNS)
+    table.append(QUERY, 0, rows(1))
+    files = table.write(rows(2))
+    with room_for(room), pytest.raises(OSError, match="File too large"):
+        table.log.commit(QUERY, 1, files, lambda: None)
+    assert [1] == numbers(table)
+
+    assert table.log.commit(QUERY, 1, files, lambda: None)
+    assert not table.log.commit(QUERY, 1, files, lambda: None)
+    assert [1, 2] == numbers(table)
+
+
+@pytest.mark.parametrize("commits", [0, 1, 3])
+def test_a_table_that_is_made_anew(tmp_path: Path, commits: int) -> None:
+    """Its log may be shorter or longer than the old one. The query ends, and no file of it is in
+    the new table. Started again, it goes on there."""
+    table = Table(tmp_path / "t", COLUMNS)
+    table.append(QUERY, 0, rows(1))
+    table.append(QUERY, 1, rows(2))
+    shutil.rmtree(table.directory)
+    other = Table(tmp_path / "t", [field("n", "string"), field("t", "string")])
+    for number in range(commits):
+        other.append("other", number, pa.record_batch({"n": ["x"], "t": ["y"]}))
+
+    with pytest.raises(TableRefused, match="removed and made anew"):
+        table.append(QUERY, 2, rows(3))
+
+    assert commits == len(other.rows())
+    with pytest.raises(TableRefused, match="column n of the stream is BIGINT"):
+        Table(tmp_path / "t", COLUMNS)
+
+
+def test_a_table_whose_old_commits_are_removed(tmp_path: Path) -> None:
+    """Delta removes them behind a checkpoint, also the newest that the query knows. It goes on."""
+    table = Table(tmp_path / "t", COLUMNS)
+    table.append(QUERY, 0, rows(1))
+    other_rows(table.directory)
+    DeltaTable(str(table.directory)).create_checkpoint()
+    for version in (0, 1):
+        (table.directory / "_delta_log" / f"{version:020}.json").unlink()
+
+    assert table.append(QUERY, 1, rows(2))
+    assert not table.append(QUERY, 1, rows(2))
+    assert [1, 2, 100] == numbers(table)
 
 
 def test_a_query_finds_its_table_by_path(tmp_path: Path) -> None:

@@ -18,15 +18,17 @@ def test_defaults() -> None:
     expected = {
         "codec": "zstd",
         "statistics_columns": 32,
+        "statistics_paths": (),
         "file_bytes": 128 * MIB,
         "row_group_bytes": 32 * MIB,
     }
-    assert expected == file_settings({}, 256 * MIB)
+    assert expected == file_settings({}, 256 * MIB, 2)
 
 
 def test_little_memory_makes_small_row_groups() -> None:
-    """A task's rows take an eighth of the agent's memory at most."""
-    assert 8 * MIB == file_settings({}, 64 * MIB)["row_group_bytes"]
+    """All tasks of an executor together keep a quarter of the agent's memory."""
+    for writers, expected in ((1, 16 * MIB), (2, 8 * MIB), (16, MIB)):
+        assert expected == file_settings({}, 64 * MIB, writers)["row_group_bytes"]
 
 
 @pytest.mark.parametrize(
@@ -35,15 +37,26 @@ def test_little_memory_makes_small_row_groups() -> None:
 )
 def test_sizes(text: str, size: int) -> None:
     """A number of bytes, or one with a unit, as Delta takes them."""
-    assert size == file_settings({"delta.targetFileSize": text}, MIB)["file_bytes"]
+    assert size == file_settings({"delta.targetFileSize": text}, MIB, 1)["file_bytes"]
 
 
 def test_other_properties() -> None:
     """The codec in any case and by its other names, and the number of columns."""
     for text, codec in (("SNAPPY", "snappy"), ("lz4_raw", "lz4"), ("uncompressed", "none")):
-        assert codec == file_settings({CODEC: text}, MIB)["codec"]
+        assert codec == file_settings({CODEC: text}, MIB, 1)["codec"]
     indexed = {"delta.dataSkippingNumIndexedCols": "-1"}
-    assert -1 == file_settings(indexed, MIB)["statistics_columns"]
+    assert -1 == file_settings(indexed, MIB, 1)["statistics_columns"]
+
+
+def test_columns_with_statistics() -> None:
+    """They are written as in Spark's SQL, with backticks around odd names."""
+    for text, expected in (
+        ("", ()),
+        ("a, s.x ,z", (("a",), ("s", "x"), ("z",))),
+        ("`odd,na.me`.`b``c`", (("odd,na.me", "b`c"),)),
+    ):
+        found = file_settings({"delta.dataSkippingStatsColumns": text}, MIB, 1)
+        assert expected == found["statistics_paths"]
 
 
 @pytest.mark.parametrize(
@@ -53,12 +66,12 @@ def test_other_properties() -> None:
 def test_wrong_properties(name: str, text: str) -> None:
     """The error names the property."""
     with pytest.raises(TableRefused, match=name):
-        file_settings({name: text}, MIB)
+        file_settings({name: text}, MIB, 1)
 
 
 def test_a_plan_travels_as_text(tmp_path: Path) -> None:
     """It is an option of Spark, and options are texts."""
     day = column("day", "at", "date", function="date", zone="UTC")
-    plan = plan_of(tmp_path, ["ü", "n"], [day])
+    plan = plan_of(tmp_path, ["ü", "n"], [day], statistics_paths=(("ü", "x"),))
 
     assert [plan, plan] == parse_plans(plans_text([plan, plan]))

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kfetch.delta.statistics import leaves
+from kfetch.delta.statistics import leaves, parquet_columns
 from tests.kfetch.delta.tables import by_duckdb, files_of, plan_of
 
 UTC_TIME = pa.timestamp("us", "UTC")
@@ -82,13 +82,14 @@ def test_bounds_hold_and_nulls_are_counted(
     without a NaN, an infinite number or a longer text has the exact ones."""
     directory = tmp_path_factory.mktemp("t")
     batches = [pa.RecordBatch.from_pylist(rows, SCHEMA) for rows in parts]
-    found = statistics_of(directory, *batches, row_group_bytes=group)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kfetch.delta.files._CHUNK_BYTES", 0)  # else each row group ends its file
+        found = statistics_of(directory, *batches, row_group_bytes=group)
 
-    counted = [*WITH_BOUNDS, "flag", "bytes", "nest.b.c"]
+    counted = [*WITH_BOUNDS, "flag", "bytes", "list", "nest.b.c"]
     nulls = ", ".join(f"count(*) - count({path})" for path in counted)
     expected = found["numRecords"], *(at(found["nullCount"], path) for path in counted)
     assert [expected] == by_duckdb(directory, f"SELECT count(*), {nulls} FROM files")
-    assert at(found["nullCount"], "list") is None
     for path in WITH_BOUNDS:
         check_bounds(path, [row_value for rows in parts for row_value in values(rows, path)], found)
 
@@ -198,5 +199,34 @@ def test_leaves_are_those_of_the_file(tmp_path: Path) -> None:
     pq.write_table(schema.empty_table(), tmp_path / "f.parquet")
     footer = pq.read_schema(tmp_path / "f.parquet"), pq.ParquetFile(tmp_path / "f.parquet").schema
 
-    assert len(footer[1].names) == len(leaves(schema))
+    assert len(footer[1].names) == sum(map(parquet_columns, schema.types))
+    found = {one.path: one.index for one in leaves(schema)}
+    assert {("m",): 0, ("s", "a"): 4, ("s", "b", "c"): 5, ("l",): 6} == found
     assert [("s", "a"), ("s", "b", "c")] == [one.path for one in leaves(schema) if one.type]
+
+
+def test_arrays_and_maps_have_null_counts(tmp_path: Path) -> None:
+    """Over all batches of a file, within structs too. Nulls within an array do not count."""
+    inside = pa.struct([("l", pa.list_(pa.int8())), ("a", pa.int8())])
+    kind = pa.map_(pa.string(), pa.struct([("x", pa.int8()), ("y", pa.int8())]))
+    schema = pa.schema([("m", kind), ("s", inside)])
+    rows = [
+        {"m": [("k", None)], "s": {"l": [None], "a": 1}},
+        {"m": None, "s": {"l": None, "a": 2}},
+        {"m": [], "s": None},
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, schema)
+    found = statistics_of(tmp_path, batch, batch, statistics_columns=3)
+
+    assert {"m": 2, "s": {"l": 4, "a": 2}} == found["nullCount"]
+    assert {"s": {"a": 1}} == found["minValues"]
+
+
+def test_named_columns_have_statistics(tmp_path: Path) -> None:
+    """A struct stands for all of its fields. Case does not matter. The number does not count."""
+    nested = pa.array([{"a": 1, "b": {"c": 2.0}}], NESTED)
+    batch = pa.record_batch({"x": [1], "Nest": nested, "z": [3], "w": nested})
+    paths = (("nest", "B"), ("z",))
+    found = statistics_of(tmp_path, batch, statistics_columns=1, statistics_paths=paths)
+
+    assert {"Nest": {"b": {"c": 2}}, "z": 3} == found["minValues"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import tempfile
 import threading
 from dataclasses import replace
@@ -43,6 +45,27 @@ def test_nobody_answers() -> None:
     assert not path.parent.exists()
     with pytest.raises(LeaseLost, match="another micro-batch: No such file or directory: its log"):
         ask(str(path))
+
+
+def test_what_a_killed_process_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next process removes it. It leaves the sockets of those that live, or that begin."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, begins = _bound(tmp_path / "kfetch-left"), _bound(tmp_path / "kfetch-begins")
+    with granting(lambda: None) as living:
+        for path in (left, living):
+            os.utime(path, (0, 0))
+        with granting(lambda: None):
+            assert not left.parent.exists()
+            assert (True, True) == (begins.exists(), living.exists())
+        ask(str(living))
+
+
+def _bound(directory: Path) -> Path:
+    """Returns a socket on which nobody listens."""
+    directory.mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(directory / "permission"))
+    return directory / "permission"
 
 
 def test_a_long_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
