@@ -6,6 +6,7 @@ import os
 import socket
 import tempfile
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,10 +48,17 @@ def test_nobody_answers() -> None:
         ask(str(path))
 
 
-def test_what_a_killed_process_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """Returns an empty directory with a short path: that of a socket has a limit."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        yield Path(name)
+
+
+def test_what_a_killed_process_has_left(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next process removes it. It leaves the sockets of those that live, or that begin."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left, begins = _bound(tmp_path / "kfetch-left"), _bound(tmp_path / "kfetch-begins")
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    left, begins = _bound(short / "kfetch-left"), _bound(short / "kfetch-begins")
     with granting(lambda: None) as living:
         for path in (left, living):
             os.utime(path, (0, 0))
