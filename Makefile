@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 UV = $$(command -v uv || echo .venv/bin/uv)
 
-.PHONY: help setup demo test warm lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest faults brokers sparks sparks-setup pythons bench compare fuzz simulate simulate-test properties clean
+.PHONY: help setup demo test warm classes lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest-warm lowest faults brokers sparks sparks-setup pythons bench compare fuzz simulate simulate-test properties clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -26,14 +26,17 @@ setup: .venv/.ready ## Install the environment into .venv, from the lock file
 demo: setup ## Run Kafka, Spark and Delta on this machine: a stream that survives a kill
 	@.venv/bin/kfetch demo $(ARGS)
 
-# Some tests wait, so three processes keep two cores busy; each of them imports all tests first. A few tests: make test ARGS="-k splits"
+# Some tests wait, so four processes keep two cores busy; each of them imports all tests first. A few tests: make test ARGS="-k splits"
 test: setup ## Run the tests that need neither broker nor JVM, but make simulate-test
-	@$(PY) -m pytest tests -m "not simulation" $(or $(ARGS),-n 3 --dist worksteal)
+	@$(PY) -m pytest tests -m "not simulation" $(or $(ARGS),-n 4 --dist worksteal)
 
 # In a fresh clone, each process of make test would compile the decoders: 36 seconds of one processor.
 warm: setup ## Compile the decoders and the tests once, for all processes of make test
 	@.venv/bin/kfetch warm > /dev/null
 	@$(PY) -m pytest tests --collect-only --quiet > /dev/null || true  # make test tells what is wrong
+
+classes: setup ## Archive the classes of Kafka and Spark, so that the integration tests start them faster
+	@$(PY) -m integration.class_archives
 
 lint: setup ## Check style, layers, formatting, and that documents are plain English
 	@.venv/bin/ruff check --output-format concise .
@@ -91,9 +94,13 @@ lowest-setup: .venv/lowest/.ready ## Install the oldest dependencies into .venv/
 	  -e './spark_source[spark]' -e ./jobs --group dev
 	@touch $@
 
+lowest-warm: lowest-setup ## Compile the decoders and the tests with the oldest dependencies
+	@.venv/lowest/bin/kfetch warm > /dev/null
+	@.venv/lowest/bin/python -m pytest tests --collect-only --quiet > /dev/null || true
+
 lowest: lowest-setup ## Run the unit tests with the oldest dependencies
 	@.venv/lowest/bin/kfetch warm > /dev/null
-	@.venv/lowest/bin/python -m pytest tests -m "not simulation" --hypothesis-profile quick $(or $(ARGS),-n 3 --dist worksteal)
+	@.venv/lowest/bin/python -m pytest tests -m "not simulation" --hypothesis-profile quick $(or $(ARGS),-n 4 --dist worksteal)
 
 faults: setup ## Run the long fault tests
 	@$(PY) -m pytest integration -m long $(ARGS)
@@ -118,7 +125,7 @@ pythons: setup ## Run the unit tests with other versions of Python: PYTHONS="pyt
 	  [ -x $$home/bin/pytest ] || { $(UV) venv --quiet --clear --python $$python $$home; \
 	    $(UV) pip install --quiet --python $$home/bin/python --constraint .venv/locked.txt -e './spark_source[spark]' -e ./jobs --group dev; }; \
 	  $$home/bin/kfetch warm > /dev/null; \
-	  $$home/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n 3 --dist worksteal); done
+	  $$home/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n 4 --dist worksteal); done
 
 # make bench BENCH=trickle ARGS="--runs 5": a module of integration/benchmarks, which says what it measures.
 BENCH ?= drain
@@ -141,7 +148,7 @@ simulate-test: setup ## Test the simulator: planted faults are found, a seed tel
 	@$(PY) -m pytest tests -m simulation $(or $(ARGS),-n 2 --dist worksteal)
 
 properties: setup ## Run the property tests with ten times as many examples
-	@$(PY) -m pytest tests -m hypothesis --hypothesis-profile thorough $(or $(ARGS),-n 3 --dist worksteal)
+	@$(PY) -m pytest tests -m hypothesis --hypothesis-profile thorough $(or $(ARGS),-n 4 --dist worksteal)
 
 clean: ## Remove everything that make made here
 	rm -rf .venv .kfetch .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,7 +8,6 @@ spark           one Spark session for the whole run, with Delta if possible: do 
 
 from __future__ import annotations
 
-import os
 import re
 import uuid
 import warnings
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from integration import class_archives
 from kfetch_jobs.kafka import Cluster
 
 with warnings.catch_warnings():
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the fast JVM compiler, and ignore two warnings of kafka-python."""
-    # Brokers and Spark live for seconds here. Without the second compiler their start needs 40 %
-    # less CPU: 3.2 s in place of 5.5 s for a broker, 26 s in place of 42 s for Spark with a merge.
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    """Let JVMs start fast, and ignore two warnings of kafka-python."""
+    class_archives.use()
     for pardon in (
         r"ignore:(read|open)_text is deprecated:DeprecationWarning",
         # It drops the socket of a refused connection (a killed node's) without closing it, and the

@@ -44,7 +44,8 @@ def started(directory: Path) -> Iterator[SparkSession]:
     if has_delta():
         from kfetch_jobs.jvm.spark import session
 
-        with session(_SETTINGS, name="integration", log=directory / "log") as spark:
+        settings = _SETTINGS | checkpoints_in_files()  # a bare session has Spark's default
+        with session(settings, name="integration", log=directory / "log") as spark:
             yield spark
         return
     spark = bare(directory)

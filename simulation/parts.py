@@ -1,4 +1,4 @@
-"""The parts of a simulation, behind one face: source, an executor's machine, jobs, leases.
+"""The parts of a simulation behind one face: source, straight writes, executors, jobs, leases.
 
 Each part draws everything from a seed: its size, and a list of events. ``run`` may leave events
 out, and the others stay as they are. So ``smaller`` finds the few that still fail.
@@ -61,7 +61,7 @@ def run_scenario(drawn: Scenario, events: Sequence[int] | None = None, fault: st
     kept = chosen(len(drawn.actions), events)
     drawn = replace(drawn, actions=tuple(drawn.actions[number] for number in kept))
     with PLANTED[fault]() if fault else nullcontext():
-        outcome = world.simulate(drawn)
+        outcome = world.simulate(lambda: world.World(drawn))
     return Result(
         part="source",
         seed=drawn.seed,
@@ -70,6 +70,32 @@ def run_scenario(drawn: Scenario, events: Sequence[int] | None = None, fault: st
         events=kept,
         failure=outcome.violation,
         story=[repr(drawn), *outcome.story],
+    )
+
+
+def run_straight(
+    seed: int, minutes: float | None = None, events: Sequence[int] | None = None, fault: str = ""
+) -> Result:
+    """Simulate a query that writes a Delta table straight, or through Spark by turns."""
+    from simulation import world
+    from simulation.straight.chaos import drawn
+    from simulation.straight.planted import PLANTED
+    from simulation.straight.world import StraightWorld
+
+    world.prepare()
+    scenario, plan = drawn(seed, minutes)
+    kept = chosen(len(scenario.actions), events)
+    scenario = replace(scenario, actions=tuple(scenario.actions[number] for number in kept))
+    with PLANTED[fault]() if fault else nullcontext():
+        outcome = world.simulate(lambda: StraightWorld(scenario, plan))
+    return Result(
+        part="straight",
+        seed=seed,
+        steps=outcome.steps,
+        seconds=outcome.seconds,
+        events=kept,
+        failure=outcome.violation,
+        story=[repr(scenario), repr(plan), *outcome.story],
     )
 
 
@@ -136,6 +162,7 @@ def _result(part: str, seed: int, outcome: Any) -> Result:
 
 PARTS: Mapping[str, Run] = {
     "source": run_source,
+    "straight": run_straight,
     "executor": run_executor,
     "jobs": run_jobs,
     "leases": run_leases,
@@ -178,9 +205,11 @@ def faults() -> dict[str, str]:
     from simulation.jobs.planted import BY_KIND
     from simulation.leases import planted as of_leases
     from simulation.machine import planted as of_machine
+    from simulation.straight import planted as of_straight
 
     return {
         **dict.fromkeys(planted.PLANTED, "source"),
+        **dict.fromkeys(of_straight.PLANTED, "straight"),
         **dict.fromkeys(of_machine.PLANTED, "executor"),
         **dict.fromkeys(of_leases.PLANTED, "leases"),
         **{fault: "jobs" for of_kind in BY_KIND.values() for fault in of_kind},

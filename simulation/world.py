@@ -357,15 +357,15 @@ class World:
         options = {**self._common_options(), **dict(self.scenario.options)}
         if self._tolerates:
             options["failOnDataLoss"] = "false"
-        parsed = parsing.parse(options)
+        make_reader, sink = self._way(options)
         if self.runs == 1 or not self.cluster.commits.get(STARTING_GROUP):
             self._commit_group()  # later, if no partition had a leader at first
         available_now = self.scenario.available_now
         self.query = Query(
             self.kernel,
-            lambda: self._reader(parsed),
+            lambda: self._checked(make_reader()),
             self.checkpoint,
-            self.sink,
+            sink,
             self.executor,
             trigger=Trigger.AVAILABLE_NOW if available_now else Trigger.PROCESSING_TIME,
             trigger_s=self.scenario.trigger_s,
@@ -373,6 +373,11 @@ class World:
         query = self.query
         self.machine.adopt(query.process, self.machine.init, "python3")
         query.process.on_end(lambda: self._query_ended(query))
+
+    def _way(self, options: dict[str, str]) -> tuple[Callable[[], KfetchStreamReader], Sink]:
+        """Returns what makes the reader of a run, and the run's sink."""
+        parsed = parsing.parse(options)
+        return lambda: KfetchStreamReader(parsed), self.sink
 
     def _common_options(self) -> dict[str, str]:
         subscription = {"subscribe": ",".join(self._partitions)}
@@ -385,10 +390,9 @@ class World:
             "kafka.request.timeout.ms": "10000",
         }
 
-    def _reader(self, options: SourceOptions) -> KfetchStreamReader:
+    def _checked(self, reader: KfetchStreamReader) -> KfetchStreamReader:
         """Returns a reader whose first look-up of a start is checked."""
-        reader = KfetchStreamReader(options)
-        look_up = reader.initialOffset
+        look_up, starting = reader.initialOffset, reader._options.starting
 
         def checked() -> dict[str, Any]:
             del reader.initialOffset
@@ -397,7 +401,7 @@ class World:
             before = look(self.cluster, self.kernel.wall, STARTING_GROUP)
             found = look_up()
             after = look(self.cluster, self.kernel.wall, STARTING_GROUP)
-            wrong = wrong_starts(options.starting, before, after, from_json(found))
+            wrong = wrong_starts(starting, before, after, from_json(found))
             if wrong:
                 self.fail(_list(wrong))
             return found
@@ -630,10 +634,10 @@ def prepare() -> None:
     gc.freeze()  # a collection after each simulation looks at its own objects alone
 
 
-def simulate(scenario: Scenario) -> Outcome:
-    """Returns the outcome of a scenario, with its violation if there is one."""
+def simulate(make: Callable[[], World]) -> Outcome:
+    """Returns the outcome of a world, with its violation if there is one."""
     gc.disable()  # it would end the generators of killed processes at some moment
-    world = World(scenario)
+    world = make()
     try:
         return world.run()
     except FOUND as violation:

@@ -1,12 +1,19 @@
-"""A store that speaks S3, in a thread of the test: moto's server. It is not obstore's own work."""
+"""A store that speaks S3, in a thread of the test: moto's server. It is not obstore's own work.
+
+``python -m tests.store`` is one in a process of its own. It prints its endpoint, and ends with its
+input.
+"""
 
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Any
 
 from kfetch.storage.objects import ObjectPath
@@ -20,7 +27,6 @@ class Store:
     """A running store with one bucket."""
 
     endpoint: str
-    _client: Any
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -42,14 +48,8 @@ class Store:
         return self.path(prefix)
 
     def put(self, key: str, content: bytes) -> None:
-        """Write one object."""
-        self._client.put_object(Bucket=BUCKET, Key=key, Body=content)
-
-    def fill(self, key: str, content: bytes) -> None:
-        """Write one object without a request, which takes a tenth of a millisecond."""
-        from moto.s3.models import s3_backends
-
-        s3_backends["123456789012"]["aws"].put_object(BUCKET, key, content)
+        """Write one object, without a request. The store must be in this process."""
+        _kept().put_object(BUCKET, key, content)
 
     def path(self, key: str, **settings: str) -> ObjectPath:
         """Returns kfetch's path of a name. ``settings`` replace others, such as ``secret_key``."""
@@ -59,25 +59,59 @@ class Store:
         return path
 
 
+def _kept() -> Any:
+    """Returns what the store has: moto keeps it in this process."""
+    from moto.s3.models import s3_backends
+
+    return s3_backends["123456789012"]["aws"]
+
+
 @contextmanager
 def running_store() -> Iterator[Store]:
     """Start a store, and stop it behind the block."""
-    import boto3
-    from moto.server import ThreadedMotoServer
+    from moto.moto_server.werkzeug_app import create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
 
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
+    class Handler(WSGIRequestHandler):
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Say nothing."""
+
+    # moto's own server asks for each request which of AWS' services is meant: half of the time.
+    app, turn = create_backend_app("s3"), Lock()
+
+    def one_at_a_time(*request: Any) -> Any:
+        """moto looks at a condition, and writes later. A store does both at once."""
+        with turn:
+            return app(*request)
+
+    server = make_server("127.0.0.1", 0, one_at_a_time, threaded=True, request_handler=Handler)
+    thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
     try:
-        host, port = server.get_host_and_port()
-        endpoint = f"http://{host}:{port}"
-        client = boto3.client(
-            "s3",
-            endpoint_url=endpoint,
-            region_name="us-east-1",
-            aws_access_key_id="user",
-            aws_secret_access_key="pa55word",
-        )
-        client.create_bucket(Bucket=BUCKET)
-        yield Store(endpoint, client)
+        _kept().create_bucket(BUCKET, "us-east-1")
+        yield Store(f"http://127.0.0.1:{server.server_port}")
     finally:
-        server.stop()
+        server.shutdown()
+        server.server_close()
+        thread.join(60)
+
+
+@contextmanager
+def store_process() -> Iterator[Store]:
+    """Start a store in a process of its own. delta-rs holds the lock of Python while it asks."""
+    command = [sys.executable, "-m", "tests.store"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield Store(process.stdout.readline().strip())
+        finally:
+            process.stdin.close()
+
+
+if __name__ == "__main__":
+    with running_store() as own:
+        print(own.endpoint, flush=True)
+        sys.stdin.read()

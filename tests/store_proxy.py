@@ -19,6 +19,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 from tests.store import Store
 
 _BUSY = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
@@ -118,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         answer = None if fault is Fault.CUT else self._remembered(body)
         if fault is Fault.SILENT:
-            self.server.ended.wait(30)
+            self.server.ended.wait(60)
         if answer is None or fault in (Fault.LOST_ANSWER, Fault.SILENT):
             self.close_connection = True
         else:
@@ -165,8 +167,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def proxied(store: Store) -> Iterator[Proxy]:
-    """Start a proxy in front of a store, and stop it behind the block."""
-    with _Server(store) as server:
+    """Start a proxy in front of a store, and stop it behind the block.
+
+    Clients that are made in the block repeat a request after a millisecond.
+    """
+    with _Server(store) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kfetch.storage.open._FIRST_PAUSE_S", 0.001)
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
@@ -174,4 +180,4 @@ def proxied(store: Store) -> Iterator[Proxy]:
         finally:
             server.ended.set()
             server.shutdown()
-            thread.join(10)
+            thread.join(60)

@@ -14,6 +14,9 @@ spark:
   spark.master: local[2]
   spark.driver.memory: 600m
   spark.driver.extraJavaOptions: -XX:+UseSerialGC -XX:TieredStopAtLevel=1
+  # As in conf/kfetch.yml. The tests with the oldest and the newest Spark have Spark's default.
+  spark.sql.streaming.checkpointFileManagerClass: >-
+    org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager
 clusters:
   main:
     bootstrap.servers: {servers}

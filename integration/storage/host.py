@@ -2,9 +2,9 @@
 
     python -m integration.storage.host '{"files": …, "machine": …, "length_s": …, "paused": …}'
 
-For the lease, the process is on a machine of this name. ``paused``: it is as a virtual machine that
-was paused whole. Its clock stands still while it is stopped, and no timer of the kernel ends it.
-It prints a line for each micro-batch, and the error at the end.
+For the lease, the process is on a machine of this name, or on its own without a name. ``paused``:
+it is as a virtual machine that was paused whole. Its clock stands still while it is stopped, and no
+timer of the kernel ends it. It prints a line for each micro-batch, and the error at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def main(asked: dict[str, Any]) -> int:
     """Run the job ``clicks``. Returns the exit code."""
     patch: Any = job_lock
     patch._LENGTH_S = asked["length_s"]
-    processes._machine = lambda: str(asked["machine"])
+    if asked["machine"]:
+        processes._machine = lambda: str(asked["machine"])
     if asked["paused"]:
         ticking = _ticking()
         patch.clock = lambda **_: ticking

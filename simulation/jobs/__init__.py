@@ -2,13 +2,14 @@
 
 supervision.py  the supervisor with its runs, orders, cron times, and all that goes wrong
 judge.py        what must hold there, told by other means than the product's
-moves.py        resets, replays and undos of a job's offsets, and the runs between them
+moves.py        resets, replays and undos of a job's offsets, and runs between them, on two hosts
 letters.py      dead letters beside rows: the commits of a micro-batch
 
     outcome = run(17)                      one simulation
     outcome = run(17, events=[0, 3])       the same one with two of its events
 
-machine.py has processes, and system.py the stand-ins of the system's modules.
+machine.py has processes, and system.py the stand-ins of the system's modules. leases.py has two
+hosts, and the leases that their processes hold.
 runs.py, tables.py and project.py stand in for runs, Delta and a project. cron.py computes cron
 times in another way. planted.py has faults that the simulations must find.
 """

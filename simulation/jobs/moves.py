@@ -1,8 +1,8 @@
-"""Moves of a job's offsets: reset, replay and undo, and the runs between them.
+"""Moves of a job's offsets: reset, replay and undo, and the runs between them, on two hosts.
 
 Each action is a process. It may be killed between any two operations on files or tables, find the
-disk full, or be frozen while the next one begins. A move is then whole, or not there, or refuses
-runs until somebody undoes it.
+disk full, or be frozen while the next one begins. The store of the lease may fail meanwhile, or be
+out of reach. A move is then whole, or not there, or refuses runs until somebody undoes it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,24 +20,25 @@ from uuid import UUID
 
 from kfetch.admin.query import Offsets, Position
 from kfetch.admin.sources import KafkaReport, LogOffsets, Partition
+from kfetch.errors import LeaseLost
 from kfetch.model import TopicPartition
 from kfetch_jobs import config
 from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints.backup import OffsetRange, TableVersion
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
-from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets import execution, plan, undo
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.target import EARLIEST, LATEST, shifted
-from kfetch_jobs.run.job_lock import NoFence, hold_job
+from kfetch_jobs.run import delta_sink
+from kfetch_jobs.run.job_lock import Fence, hold_job
 from kfetch_jobs.run.start_checks import check_replay
-from kfetch_jobs.util.files import try_lock
+from simulation.jobs.leases import Hosts
 from simulation.jobs.machine import Failure, Machine, Process
 from simulation.jobs.project import ENVIRON
-from simulation.jobs.system import Values, installed, room_in_memory
-from simulation.jobs.tables import Lake, Row
+from simulation.jobs.system import HOST, Values, installed, room_in_memory
+from simulation.jobs.tables import Frame, Lake, Row
 
 _QUERY = "q-1"
 _TOPIC = "clicks"
@@ -55,6 +56,10 @@ sink:
 trigger: availableNow
 """
 _LONG_S = 100_000.0
+_HOSTS = 2
+_COLUMNS = ("topic", "partition", "offset")
+_REFUSALS = JobsError | OSError | shutil.Error | LeaseLost
+"""How a command may end that does not do its work."""
 
 
 class Word(StrEnum):
@@ -83,12 +88,23 @@ class Action:
     records: int = 0
     """How many records come to each partition before it."""
     pause_s: float = 1.0
+    host: int = 0
+    is_beside: bool = False
+    """Whether the other host begins a run at the same time. What is frozen has a move beside it."""
+    trouble_s: float = 0.0
+    """So long the store of the lease fails."""
+    cut_s: float = 0.0
+    """So long the host does not reach the store, from a moment after the beginning."""
 
     def __str__(self) -> str:
         fates = {"killed": self.killed_after, "frozen": self.frozen_after, "full": self.full_after}
         told = (f"{fate} after {steps} steps" for fate, steps in fates.items() if steps >= 0)
         where = "" if self.word in (Word.RUN, Word.UNDO) else f"by {self.shift}"
-        return ", ".join([f"{self.word} {where}".strip(), f"{self.records} records", *told])
+        more = ["a run beside it"] if self.is_beside else []
+        more += [f"the store fails for {self.trouble_s:.0f} s"] if self.trouble_s else []
+        more += [f"cut off for {self.cut_s:.0f} s"] if self.cut_s else []
+        what = f"h{self.host} {self.word} {where}".strip()
+        return ", ".join([what, f"{self.records} records", *told, *more])
 
 
 Snapshot = tuple[dict[int, int], tuple[tuple[int, int], ...]]
@@ -107,6 +123,8 @@ class MovesSimulation:
         self.events = actions if actions is not None else self._draw(draw)
         self.machine = Machine(f"moves {seed}", 1.8e9, keep_story=keep_story)
         self.lake = Lake(self.machine)
+        self.hosts = Hosts(self.machine, _HOSTS)
+        self.lake.before_commit = self.hosts.check_commit
         self.room = room_in_memory()
         (self.room / "conf" / "jobs").mkdir(parents=True)
         (self.room / "conf" / "kfetch.yml").write_text(_PROJECT)
@@ -138,6 +156,10 @@ class MovesSimulation:
                 full_after=draw.choice([-1] * 5 + [draw.randrange(80)]),
                 records=draw.randrange(5),
                 pause_s=draw.choice([0.0, 0.4, 7.0, 4000.0]),
+                host=draw.randrange(_HOSTS),
+                is_beside=draw.random() < 0.3,
+                trouble_s=draw.choice([0.0, 0.0, 20.0, 200.0]),
+                cut_s=draw.choice([0.0, 0.0, 0.0, 0.0, 15.0, 60.0]),
             )
             for _ in range(draw.randint(3, 12))
         ]
@@ -149,7 +171,7 @@ class MovesSimulation:
         machine = self.machine
         system = installed(machine, self._values(), observer=lambda *_: None, launch=_no_launch)
         try:
-            with system as self._locks:
+            with system as self._locks, self.hosts.installed():
                 try:
                     for action in self.events:
                         self._act(action)
@@ -166,6 +188,9 @@ class MovesSimulation:
             self._ends[partition] += action.records
         machine.run(machine.now + action.pause_s)
         machine.note("user", str(action))
+        self.hosts.trouble(action.trouble_s)
+        if action.cut_s:
+            machine.after(machine.random.random(), self.hosts.cut, action.host, action.cut_s)
         if action.word is Word.RUN:
             self._run_job(action)
             return
@@ -182,7 +207,7 @@ class MovesSimulation:
             raise Failure(f"{processes[0].name} waits for ever")
         for process in processes:
             error = process.result
-            if error is not None and not isinstance(error, JobsError | OSError | shutil.Error):
+            if error is not None and not isinstance(error, _REFUSALS):
                 raise Failure(f"{process.name} died of {error!r}") from error
 
     def _start(self, action: Action) -> Process:
@@ -193,7 +218,7 @@ class MovesSimulation:
             Word.RESET: lambda: self._move_body(Verb.RESET, action),
             Word.REPLAY: lambda: self._move_body(Verb.REPLAY, action),
         }[action.word]
-        process = machine.start(str(action.word), body)
+        process = machine.start(str(action.word), body, environ={HOST: str(action.host)})
         fates: list[tuple[int, Callable[[], None]]] = [
             (action.killed_after, lambda: machine.kill(process)),
             (action.frozen_after, lambda: machine.freeze(process, 500.0)),
@@ -225,33 +250,33 @@ class MovesSimulation:
         """A run, and a reset that must not come beside it if the run is frozen."""
         process = self._start(action)
         if action.frozen_after < 0:
-            self._wait_for(process)
+            other = Action(word=Word.RUN, host=1 - action.host)
+            self._wait_for(process, *([self._start(other)] if action.is_beside else []))
             self.machine.disk_full = False
             self._judge_run(process)
             return
         self.machine.run_until(lambda: process.frozen or not process.alive, _LONG_S)
         if process.frozen:
-            self._move_beside()
+            self._move_beside(1 - action.host if action.is_beside else action.host)
         self._wait_for(process)
         self.machine.disk_full = False
         self._judge_run(process)
 
-    def _move_beside(self) -> None:
-        """A replay while a run is frozen: it refuses if the run has its locks."""
-        action, before, moves = Action(word=Word.REPLAY), self._snapshot(), self._moves()
+    def _move_beside(self, host: int) -> None:
+        """A replay while a run is frozen: it refuses if the run has its locks on the same host."""
+        action, before, moves = Action(word=Word.REPLAY, host=host), self._snapshot(), self._moves()
         interrupted = backups.interrupted_move(self.job) is not None
-        holds = any(name.endswith("/lock") for name in self._held_locks())
+        holds = any(at == str(host) and name.endswith("/lock") for at, name in self._locks.held())
         beside = self._start(action)
         self.machine.run_until(lambda: not beside.alive, 400.0)
-        if holds and not isinstance(beside.result, JobsError | OSError):
+        if holds and not isinstance(beside.result, _REFUSALS):
             raise Failure(f"a replay comes beside a run: {beside.result!r}")
         self._judge_move(action, before, moves, interrupted=interrupted, process=beside)
 
-    def _held_locks(self) -> list[str]:
-        return self._locks.held()
-
     def _finish(self) -> None:
         """Nothing goes wrong any more: undo what is half done, and run to the end."""
+        self.machine.run(self.machine.now + 1.0)  # the last action may still cut a host off
+        self.hosts.heal()
         if backups.interrupted_move(self.job) is not None:
             self._act(Action(word=Word.UNDO))
         if backups.interrupted_move(self.job) is not None:
@@ -373,17 +398,19 @@ class MovesSimulation:
         job, machine = self.job, self.machine
         check_fresh_start(job)
         job.directory.mkdir(parents=True, exist_ok=True)
-        with hold_job(job, "run"):
+        with hold_job(job, "run") as fence:
             backups.check_no_interrupted_move(job)
             check_replay(job)
             if backups.interrupted_move(job) is not None:
                 raise Failure("a job runs although a move was interrupted")
             self._write_file(self.checkpoint / "metadata", json.dumps({"id": _QUERY}))
-            while self._batch():
+            while self._batch(fence):
                 machine.note("Spark", "a micro-batch is committed")
 
-    def _batch(self) -> bool:
+    def _batch(self, fence: Fence) -> bool:
         """One micro-batch. Returns False if there is nothing to read."""
+        if trouble := fence.trouble():
+            raise LeaseLost(trouble)
         checkpoint = read_checkpoint(self.checkpoint)
         start = checkpoint.start(0) if checkpoint.planned else None
         begin = {
@@ -399,15 +426,18 @@ class MovesSimulation:
                 return False
             number = 0 if checkpoint.planned is None else checkpoint.planned.number + 1
             end = self._next_end(begin, first=number == 0)
+            fence.check()  # as the source asks before each plan
             meta = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}})
             text = "\n".join(["v1", meta, json.dumps(end.to_json())])
             self._write_file(self.checkpoint / "offsets" / str(number), text)
+        self.hosts.forget_look()
         rows: list[Row] = [
             {"topic": _TOPIC, "partition": partition, "offset": at}
             for partition in begin
             for at in range(begin[partition], end.positions[_tp(partition)].offset)
         ]
-        self.lake.commit(self._table, (*self.lake.rows(self._table), *rows), _QUERY, number)
+        frame: Any = Frame(self.lake, _COLUMNS, rows)
+        delta_sink._write_rows(self.job, frame, _QUERY, number, check=fence.check)
         self._write_file(
             self.checkpoint / "commits" / str(number), 'v1\n{"nextBatchWatermarkMs":0}'
         )
@@ -431,7 +461,8 @@ class MovesSimulation:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.name == "metadata" and file.exists():
             return
-        hidden = file.with_name(f".{file.name}.tmp")
+        unique = UUID(int=self.machine.random.getrandbits(128))
+        hidden = file.with_name(f".{file.name}.{unique}.tmp")
         hidden.write_text(text)
         hidden.rename(file)
 
@@ -439,7 +470,7 @@ class MovesSimulation:
 
     def _values(self) -> Values:
         return {
-            ("kfetch_jobs.run.job_lock", "_lease"): self._lease,
+            **self.hosts.values(),
             ("kfetch_jobs.offsets.job_report", "query_kafka"): self._query_kafka,
             ("kfetch_jobs.offsets.job_report", "check_cluster"): lambda *_: None,
             ("kfetch_jobs.checkpoints.log_starts", "check_cluster"): lambda *_: None,
@@ -448,12 +479,6 @@ class MovesSimulation:
             ("kfetch_jobs.offsets.execution", "open_rows"): self._open_rows,
             ("kfetch_jobs.offsets.undo", "open_rows"): self._open_rows,
         }
-
-    def _lease(self, job: Job, _: str, held: ExitStack) -> NoFence:
-        """A lock in place of a lease: all processes are on one machine, where it ends with them."""
-        if not held.enter_context(try_lock(Path(f"{job.checkpoint}.lock"))):
-            raise JobsError(f"job {job.name}: the lease is held")
-        return NoFence()
 
     def _query_kafka(
         self, _: object, start: Offsets | None = None, planned: Offsets | None = None

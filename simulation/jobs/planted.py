@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
+from kfetch.storage.lease import LENGTH_S, Sight
 from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints.backup import OffsetRange
 from kfetch_jobs.config import Job
@@ -25,7 +26,7 @@ from kfetch_jobs.run import delta_sink, letters_table
 from kfetch_jobs.run.batch_counts import BatchCounts, Letters
 from kfetch_jobs.run.dataframes import apply_transform
 from kfetch_jobs.run.dead_letter_frames import good_records, places_of, split_rows_and_places
-from kfetch_jobs.run.tables import Check
+from kfetch_jobs.run.tables import Check, unfenced
 from kfetch_jobs.supervise import state_machine, status_reader
 from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.store import Store
@@ -221,9 +222,30 @@ def _reading_to_the_log_end(
     )
 
 
+@contextmanager
+def commit_without_a_look() -> Iterator[None]:
+    """The check of the lease is left out before a commit of rows."""
+    write_rows = delta_sink._write_rows
+
+    def unchecked(*arguments: Any, check: Check) -> None:
+        write_rows(*arguments, check=unfenced)
+
+    with patch.object(delta_sink, "_write_rows", unchecked):
+        yield
+
+
+@contextmanager
+def waiter_of_jobs_without_patience() -> Iterator[None]:
+    """A job takes a lease over that lay still for half of its time."""
+    with patch.object(Sight, "ends_at", lambda self: self.at + LENGTH_S / 2):
+        yield
+
+
 PLANTED_IN_MOVES: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "move-done-before-its-micro-batch": move_done_before_its_micro_batch,
     "rows-of-the-planned-micro-batch": replay_leaves_rows_of_the_planned_batch,
+    "commit-without-a-look": commit_without_a_look,
+    "waiter-of-jobs-without-patience": waiter_of_jobs_without_patience,
 }
 """Faults of the moves of offsets."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import shutil
 from collections.abc import Callable, Sequence
@@ -10,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from kfetch_jobs import config
 from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
@@ -34,7 +32,6 @@ _ALERT_S = 60.0
 """For so long after an event the supervisor's loop has its real pace."""
 _SETTLES_S = 400.0
 _ENDS_S = 600.0
-_LOGGER = logging.getLogger("kfetch_jobs")
 
 
 class Supervision:
@@ -89,7 +86,7 @@ class Supervision:
             machine, {}, observer=self.judge.committed, launch=self._launch, stretch=self._stretch
         )
         try:
-            with system, self._logs():
+            with system:
                 try:
                     self._simulate()
                 finally:
@@ -105,9 +102,6 @@ class Supervision:
         self.judge.watch()
         machine.run(self.profile.seconds)
         self._settle()
-
-    def _logs(self) -> Any:
-        return _logs_in_story(self.machine)
 
     def _settle(self) -> None:
         """Nothing goes wrong any more: the supervisor runs, and ends."""
@@ -334,32 +328,3 @@ def _quietly(body: Callable[[], None]) -> None:
     """A command may fail on a full or locked disk."""
     with suppress(JobsError, OSError):
         body()
-
-
-class _StoryHandler(logging.Handler):
-    def __init__(self, machine: Machine) -> None:
-        super().__init__()
-        self._machine = machine
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._machine.note("log", f"{record.levelname.lower()}: {record.getMessage()}")
-
-
-class _logs_in_story:
-    """Keep the product's log lines for the story, or drop them early."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._handler = _StoryHandler(machine)
-        self._keep = machine.keep_story
-        self._before = (_LOGGER.level, _LOGGER.propagate)
-
-    def __enter__(self) -> None:
-        _LOGGER.propagate = False
-        _LOGGER.setLevel(logging.INFO if self._keep else logging.CRITICAL)
-        _LOGGER.addHandler(self._handler)
-
-    def __exit__(self, *_: object) -> None:
-        _LOGGER.removeHandler(self._handler)
-        level, propagate = self._before
-        _LOGGER.setLevel(level)
-        _LOGGER.propagate = propagate

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl as real_fcntl
 import io as real_io
+import logging
 import os as real_os
 import sqlite3 as real_sqlite3
 import subprocess as real_subprocess
@@ -31,6 +32,8 @@ from simulation.kernel.stand_ins import random_module, time_module
 from simulation.kernel.substitution import modules_of, patched, substituted
 
 _BUSY_RETRY_S = 0.05
+HOST = "HOST"
+"""The variable of a process's environment that names its host. Without it there is one host."""
 
 Change = tuple[str, Any, int]
 """A statement, its values, and the id of the row that it has added."""
@@ -208,27 +211,29 @@ class Files:
 
 
 class Locks(StandIn):
-    """The module ``fcntl``: a lock ends with its file or its process."""
+    """The module ``fcntl``: a lock ends with its file or its process, and is known on its host."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine, real_fcntl)
-        self._holders: dict[str, tuple[File, Process | None]] = {}
+        self._holders: dict[tuple[str, str], tuple[File, Process | None]] = {}
+        """By host and path."""
 
     def flock(self, file: File, operation: int) -> None:
         """Lock a file, or raise BlockingIOError."""
         self._machine.point()
-        key = str(file.name)
+        process = self._machine.current
+        key = process.environ.get(HOST, "") if process else "", str(file.name)
         while self._is_held(key):
             if operation & real_fcntl.LOCK_NB:
                 raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
             self._machine.sleep(_BUSY_RETRY_S)
-        self._holders[key] = (file, self._machine.current)
+        self._holders[key] = (file, process)
 
-    def held(self) -> list[str]:
-        """Returns the paths of the locked files."""
+    def held(self) -> list[tuple[str, str]]:
+        """Returns the hosts and the paths of the locked files."""
         return [key for key in self._holders if self._is_held(key)]
 
-    def _is_held(self, key: str) -> bool:
+    def _is_held(self, key: tuple[str, str]) -> bool:
         file, process = self._holders.get(key, (None, None))
         return file is not None and not file.closed and (process is None or process.alive)
 
@@ -468,8 +473,38 @@ def installed(
     clock, time = wall_clock.WallClock, stand_ins["time"]
     # Its arguments' defaults are functions of the real module.
     values[supervisor.__name__, "WallClock"] = lambda: clock(time.time, time.monotonic)
-    with substituted(modules, stand_ins), patched({**values, **more}):
+    with (
+        substituted(modules, stand_ins),
+        patched({**values, **more}),
+        _logs_in_story(machine, "kfetch_jobs"),
+        _logs_in_story(machine, "kfetch.storage"),
+    ):
         yield locks
+
+
+class _StoryHandler(logging.Handler):
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self._machine = machine
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._machine.note("log", f"{record.levelname.lower()}: {record.getMessage()}")
+
+
+@contextmanager
+def _logs_in_story(machine: Machine, name: str) -> Iterator[None]:
+    """Keep log lines of the product for the story, or drop them early."""
+    logger, handler = logging.getLogger(name), _StoryHandler(machine)
+    level, propagate = logger.level, logger.propagate
+    logger.propagate = False
+    logger.setLevel(logging.INFO if machine.keep_story else logging.CRITICAL)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 def room_in_memory() -> Path:

@@ -38,6 +38,8 @@ class Lake:
         self.conf = SimpleNamespace(
             set=self.settings.__setitem__, unset=lambda name: self.settings.pop(name, None)
         )
+        self.before_commit: Callable[[], object] = lambda: None
+        """Called right before each commit."""
         self.fault_in = -1
         """After how many commits the disk is full; -1: never."""
 
@@ -66,6 +68,7 @@ class Lake:
             raise OSError(errno.ENOSPC, "No space left on device")
         if self.fault_in > 0:
             self.fault_in -= 1
+        self.before_commit()
         known = {**last.transactions, **({query: number} if query is not None else {})}
         versions.append(Version(tuple(rows), known))
         self.tables[name] = versions

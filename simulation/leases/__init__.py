@@ -1,6 +1,7 @@
 """Simulates hosts that run one job on a checkpoint in a store: who may write, and who must not.
 
 hosts.py    the hosts, their clocks and pauses; the real ``lease_holder`` runs on them
+clocks.py   clocks of hosts, and what ends a process with its lease
 store.py    the store, which fails, loses answers, and carries out what a caller has given up
 chaos.py    what a seed draws
 planted.py  faults that it must find

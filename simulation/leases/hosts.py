@@ -14,6 +14,7 @@ from simulation.kernel import Kernel, Process
 from simulation.kernel.stand_ins import threading_module
 from simulation.kernel.substitution import substituted
 from simulation.leases.chaos import QUIET_S, Event, HostPlan, Plan
+from simulation.leases.clocks import HostClock, Switch
 from simulation.leases.store import LeaseFile, Store
 
 
@@ -23,7 +24,7 @@ class World:
     def __init__(self, plan: Plan) -> None:
         self.kernel = Kernel(f"leases {plan.seed}")
         self.kernel.now = 0.0
-        self.store = Store(self)
+        self.store = Store(self.kernel, self._lease_changed)
         self.story: list[str] = []
         self.failure = ""
         self.hosts = [Host(self, number, one) for number, one in enumerate(plan.hosts)]
@@ -59,7 +60,7 @@ class World:
         self.note("judge", why)
         self.kernel.stop()
 
-    def lease_changed(self, content: bytes) -> None:
+    def _lease_changed(self, content: bytes) -> None:
         """Check that nobody else holds the lease when a host takes it."""
         lease = parse(content)
         if lease is None or lease.holder is None or lease.renewals:
@@ -96,15 +97,14 @@ class Host:
         self.world = world
         self.name = f"h{number}"
         self.plan = plan
-        self.file = LeaseFile(self)
+        self.clock = HostClock(world.kernel, plan.rate, plan.offset)
+        self.file = LeaseFile(self, world.store)
         self.lease: HeldLease | None = None
         """What its process holds, as it thinks."""
         self.cut_until = 0.0
         self._kernel, self._draw = world.kernel, world.kernel.random
         self._process: Process | None = None
         self._runs = 0
-        self._stood_still = 0.0
-        self._still_since: float | None = None
         self._stopped_until = 0.0
         self._was_still = False
         """Whether the machine stood still during this run, of which its clock knows nothing."""
@@ -119,12 +119,7 @@ class Host:
             return False
         if process.frozen and not self.plan.has_kernel_timer:
             return False
-        return not lease._lost and self.clock() < lease.term.ends_at
-
-    def clock(self) -> float:
-        """The host's steady clock."""
-        now = self._kernel.now if self._still_since is None else self._still_since
-        return self.plan.offset + self.plan.rate * (now - self._stood_still)
+        return not lease._lost and self.clock.now() < lease.term.ends_at
 
     # What its process does
 
@@ -132,7 +127,7 @@ class Host:
         """Start a run, unless one lives."""
         if self._process is None or not self._process.alive:
             self._runs += 1
-            self.lease, self._was_still = None, self._still_since is not None
+            self.lease, self._was_still = None, self.clock.stands_still
             self._process = self._kernel.spawn(f"{self.name}-{self._runs}")
             self._process.on_end(lambda: self._kernel.after(self._draw.uniform(1, 20), self.start))
             self._process.start(self._run)
@@ -149,16 +144,21 @@ class Host:
             purpose="run",
         )
         around = Surroundings(
-            clock=self.clock,
+            clock=self.clock.now,
             wall=lambda: self._kernel.wall,
-            sleep=lambda seconds: self._kernel.sleep(seconds / self.plan.rate),
+            sleep=self.clock.sleep,
             life_of=self._life_of,
         )
         assert self._process is not None
+        switch = Switch(
+            self._kernel,
+            self.clock,
+            self._process,
+            self._end_with_lease,
+            by_kernel=self.plan.has_kernel_timer,
+        )
         try:
-            with hold(
-                self.file, holder, around=around, switch=_Switch(self, self._process)
-            ) as lease:
+            with hold(self.file, holder, around=around, switch=switch) as lease:
                 self.lease = lease
                 end = self._kernel.now + self._draw.uniform(20, 300)
                 while self._kernel.now < end and not lease.trouble():
@@ -170,6 +170,11 @@ class Host:
             self.world.note(self.name, "has ended its run")
         except KfetchError as error:
             self.world.note(self.name, error.message)
+
+    def _end_with_lease(self) -> None:
+        assert self._process is not None
+        self.world.note(self.name, "is ended with its lease")
+        self._process.kill()
 
     def _micro_batch(self, lease: HeldLease) -> None:
         number = len(self.world.store.committed)
@@ -210,7 +215,7 @@ class Host:
         after, lease = parse(content), self.lease
         if lease is None or after is None or after.holder is None or not after.renewals:
             return
-        if self.clock() >= lease.term.ends_at:
+        if self.clock.now() >= lease.term.ends_at:
             self.world.fail(f"{self.name} renews its lease after its end")
 
     # What happens to it
@@ -227,49 +232,14 @@ class Host:
             if self._process is not None and self._process.alive:
                 self._process.freeze()
             if event.kind == "pause":
-                self._still_since, self._was_still = self._kernel.now, True
+                self._was_still = True
+                self.clock.stop()
             self._kernel.after(event.seconds, self._go_on)
 
     def _go_on(self) -> None:
-        if self._still_since is not None:
-            self._stood_still += self._kernel.now - self._still_since
-            self._still_since = None
+        self.clock.go_on()
         if self._process is not None:
             self._process.thaw()
-
-
-class _Switch:
-    """Ends the process at a time of the host's clock: the kernel does, or a thread of its own."""
-
-    def __init__(self, host: Host, process: Process) -> None:
-        self._host, self._process = host, process
-        self._kernel = host.world.kernel
-        self._at = 0.0
-        self._armed = 0
-
-    def end_in(self, seconds: float) -> None:
-        """End the process in so many seconds of the host's clock."""
-        self._at = self._host.clock() + seconds
-        self._armed += 1
-        self._wait(self._armed)
-
-    def close(self) -> None:
-        """Let the process live."""
-        self._armed += 1
-
-    def _wait(self, armed: int) -> None:
-        left_s = max(self._at - self._host.clock(), 0.0) / self._host.plan.rate
-        self._kernel.after(max(left_s, 0.001), self._ring, armed)
-
-    def _ring(self, armed: int) -> None:
-        if armed != self._armed or not self._process.alive:
-            return
-        asleep = self._process.frozen and not self._host.plan.has_kernel_timer
-        if self._host.clock() < self._at or asleep:
-            self._kernel.after(0.3, self._ring, armed)
-        else:
-            self._host.world.note(self._host.name, "is ended with its lease")
-            self._process.kill()
 
 
 def before_commit(lease: HeldLease) -> None:

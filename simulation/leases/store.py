@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kfetch.storage.lease import parse
 from kfetch.storage.versions import Version
-
-if TYPE_CHECKING:
-    from simulation.leases.hosts import Host, World
+from simulation.kernel import Kernel
 
 REQUEST_S = 5.0
 """A caller gives up after this: a sixth of a lease, as a run's requests."""
@@ -17,12 +15,27 @@ _LATE_S = 4.0
 """A store carries out within this time what its caller has given up: less than a lease's margin."""
 
 
+class Client(Protocol):
+    """A host that asks the store, and what it is told of its requests."""
+
+    @property
+    def cut_until(self) -> float:
+        """Until then, it can't reach the store."""
+
+    def looked(self, epoch: int | None) -> None:
+        """Its process has read the lease, which had this epoch then; None: without an answer."""
+
+    def writes(self, content: bytes) -> None:
+        """Its process is about to write the lease."""
+
+
 class Store:
     """Its state, and what its requests cost."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._draw = world.kernel.random
+    def __init__(self, kernel: Kernel, on_change: Callable[[bytes], object]) -> None:
+        """``on_change`` gets each new version of the lease."""
+        self._kernel, self.on_change = kernel, on_change
+        self._draw = kernel.random
         self.versions: list[bytes] = []
         self.committed: dict[int, str] = {}
         """The host of each micro-batch."""
@@ -36,18 +49,18 @@ class Store:
         lease = parse(self.versions[-1]) if self.versions else None
         return lease.epoch if lease else 0
 
-    def ask(self, host: Host, apply: Callable[[], Any]) -> Any:
-        """Carry out a request of a host. Raises OSError without an answer.
+    def ask(self, client: Client, apply: Callable[[], Any]) -> Any:
+        """Carry out a client's request. Raises OSError without an answer.
 
         The store carries it out whatever becomes of the process that has asked.
         """
-        kernel, answer, waiters = self._world.kernel, list[Any](), []  # type: ignore[var-annotated]
+        kernel, answer, waiters = self._kernel, list[Any](), []  # type: ignore[var-annotated]
 
         def carry_out() -> None:
             answer.append(apply())
             kernel.after(self._draw.uniform(0.001, 0.05), kernel.wake, waiters)
 
-        fate = self._fate(host)
+        fate = self._fate(client)
         if fate == "refused":
             kernel.sleep(0.02)
             raise OSError(5, "503 Slow Down")
@@ -60,9 +73,9 @@ class Store:
         kernel.sleep(REQUEST_S)
         raise OSError(5, "no answer")
 
-    def _fate(self, host: Host) -> str:
-        now = self._world.kernel.now
-        if now < host.cut_until:
+    def _fate(self, client: Client) -> str:
+        now = self._kernel.now
+        if now < client.cut_until:
             return "lost before"
         if now < self.trouble_until and self._draw.random() < 0.5:
             return self._draw.choice(("refused", "lost before", "lost after", "late"))
@@ -70,31 +83,31 @@ class Store:
 
 
 class LeaseFile:
-    """The lease as a host's process sees it: a ``VersionedFile``."""
+    """The lease as a client sees it: a ``VersionedFile``."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._store = host.world.store
+    def __init__(self, client: Client, store: Store) -> None:
+        self._client, self._store = client, store
 
     def __str__(self) -> str:
         return "s3a://lake/ck.lease"
 
     def read(self) -> Version | None:
         """Returns the present version."""
+        version: Version | None
         try:
             version, epoch = self._store.ask(
-                self._host, lambda: (self._present(), self._store.epoch)
+                self._client, lambda: (self._present(), self._store.epoch)
             )
         except OSError:
-            self._host.looked(None)
+            self._client.looked(None)
             raise
-        self._host.looked(epoch)
+        self._client.looked(epoch)
         return version
 
     def write(self, content: bytes, before: str | None) -> str | None:
         """Write the next version, if the one before is the present one."""
-        self._host.writes(content)
-        return self._store.ask(self._host, lambda: self._replaced(content, before))  # type: ignore[no-any-return]
+        self._client.writes(content)
+        return self._store.ask(self._client, lambda: self._replaced(content, before))  # type: ignore[no-any-return]
 
     def is_conditional(self) -> bool:
         """Returns True."""
@@ -109,5 +122,5 @@ class LeaseFile:
         if before != (str(len(versions)) if versions else None):
             return str(len(versions)) if versions[-1] == content else None
         versions.append(content)
-        self._host.world.lease_changed(content)
+        self._store.on_change(content)
         return str(len(versions))

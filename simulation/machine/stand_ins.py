@@ -83,12 +83,22 @@ class Os(StandIn):
         if not self._machine.kernel.closed:
             self._machine.enter("close").close(descriptor)
 
-    def open(self, path: str, flags: int) -> int:
-        """Open /dev/null."""
+    def open(self, path: Any, flags: int) -> int:
+        """Open /dev/null, or something to read."""
         process = self._machine.enter("open")
-        if path != self.devnull:
-            raise Unknown(f"the simulated machine does not os.open {path}")
-        return process.install(Null())
+        if path == self.devnull:
+            return process.install(Null())
+        assert flags == self.O_RDONLY
+        return process.install(self._machine.tree.open(str(path), "r", self._machine.uid))
+
+    def fsync(self, descriptor: int) -> None:
+        """Wait for the disk."""
+        self._machine.enter("fsync").description(descriptor)
+
+    def stat(self, path: Any) -> Any:
+        """Returns the status of a file."""
+        self._machine.enter("stat")
+        return self._machine.tree.find(str(path)).status()
 
     def fstat(self, descriptor: int) -> Any:
         """Returns the status of an open file."""

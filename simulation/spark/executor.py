@@ -31,6 +31,8 @@ class Row(NamedTuple):
 
 Read = Callable[[Any], Any]
 """Returns an iterator of Arrow batches for a split."""
+RowsOf = Callable[[Any], list[Any]]
+"""Returns what Spark makes of an Arrow batch."""
 
 
 class TaskFailed(Exception):
@@ -44,12 +46,13 @@ class Stopped(Exception):
 class Task:
     """One split of a micro-batch, and the attempts at it."""
 
-    def __init__(self, number: int, split: Any) -> None:
+    def __init__(self, number: int, split: Any, rows_of: RowsOf) -> None:
         self.number = number
         self.split = split
+        self.rows_of = rows_of
         self.running = 0
         self.failures = 0
-        self.rows: list[Row] | None = None
+        self.rows: list[Any] | None = None
         self.error: BaseException | None = None
         self.cancelled = False
         """Whether another task failed the micro-batch, or the query was stopped."""
@@ -89,13 +92,13 @@ class Worker:
             while self.task is None:
                 self.kernel.wait(self._idle)
             task, read = self.task
-            rows: list[Row] | None = []
+            rows: list[Any] | None = []
             error: BaseException | None = None
             is_cut_short = False
             try:
                 with closing(read(task.split)) as batches:
                     for batch in batches:
-                        rows.extend(_rows(batch))  # type: ignore[union-attr]
+                        rows.extend(task.rows_of(batch))  # type: ignore[union-attr]
                         self.kernel.sleep(self.executor.batch_s)
                         if is_cut_short := task.over:  # Spark ends this attempt
                             break
@@ -117,7 +120,8 @@ def _cancel(tasks: Sequence[Task]) -> None:
         task.cancelled = True
 
 
-def _rows(batch: Any) -> list[Row]:
+def records_of(batch: Any) -> list[Row]:
+    """Returns the rows of a batch of records."""
     columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value")]
     return [Row(*row) for row in zip(*columns, strict=True)]
 
@@ -152,9 +156,11 @@ class Executor:
         self._numbers = 0
         self._changed: Waiters = []
 
-    def run(self, splits: Sequence[Any], read: Read) -> list[list[Row]]:
+    def run(
+        self, splits: Sequence[Any], read: Read, rows_of: RowsOf = records_of
+    ) -> list[list[Any]]:
         """Returns the rows of each split, read once. Raises TaskFailed, or Stopped."""
-        self._tasks = tasks = [Task(number, split) for number, split in enumerate(splits)]
+        self._tasks = tasks = [Task(number, split, rows_of) for number, split in enumerate(splits)]
         while any(task.rows is None for task in tasks):
             if any(task.cancelled for task in tasks):
                 raise Stopped
@@ -195,7 +201,7 @@ class Executor:
         return None
 
     def attempt_ended(
-        self, task: Task, rows: list[Row] | None, error: BaseException | None
+        self, task: Task, rows: list[Any] | None, error: BaseException | None
     ) -> None:
         """Take the outcome of an attempt: its rows, its error, or neither if its worker died."""
         task.running -= 1

@@ -12,17 +12,20 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from simulation.kernel import Kernel, Process
-from simulation.spark.executor import Executor, Row, Stopped, TaskFailed
+from simulation.spark.executor import Executor, Row, RowsOf, Stopped, TaskFailed, records_of
 
 Offset = str
 """An offset is JSON text. Spark compares it as text."""
 MakeReader = Callable[[], Any]
 """Returns a new stream reader, as Spark makes one for each start of a query."""
+Run = Callable[[], list[list[Any]]]
+"""Runs the tasks of a micro-batch, and returns the rows of each."""
 
 
 class Trigger(StrEnum):
@@ -52,6 +55,13 @@ class Sink:
     batches: dict[int, list[list[Row]]] = field(default_factory=dict)
     """By micro-batch: the rows of each task."""
     repeated: int = 0
+    rows_of: RowsOf = records_of
+
+    def add(self, batch_id: int, run: Run, pause: Callable[[], object]) -> None:
+        """Run a micro-batch, and write it. ``pause`` comes where ``stop`` interrupts Spark."""
+        rows = run()
+        pause()
+        self.write(batch_id, rows)
 
     def write(self, batch_id: int, rows: list[list[Row]]) -> bool:
         """Add a micro-batch. Returns whether it was new."""
@@ -106,7 +116,11 @@ class Query:
         self.executor.cancel()
 
     def _run(self) -> None:
-        reader = self._make_reader()
+        try:
+            reader = self._make_reader()
+        except Exception as error:
+            self.error = error
+            return
         try:
             self._limit = self._read_limit(reader)
             self._loop(reader)
@@ -186,9 +200,9 @@ class Query:
     def _execute(self, reader: Any, batch_id: int, committed: Offset | None, end: Offset) -> None:
         start = committed if committed is not None else json.dumps(reader.initialOffset())
         splits = reader.partitions(json.loads(start), json.loads(end))
-        rows = self.executor.run(splits, self._make_reader().read)
-        self._pause()
-        self.sink.write(batch_id, rows)
+        read, rows_of = self._make_reader().read, self.sink.rows_of
+        run = partial(self.executor.run, splits, read, rows_of)
+        self.sink.add(batch_id, run, self._pause)
         self._pause()
         self.checkpoint.commits.add(batch_id)
         self.batches += 1

@@ -34,7 +34,7 @@ trap 'cp "$WORDS/stopped.json" "$1"; exit' TERM
 while :; do sleep 0.1 & wait $!; done"""
 SAY = 'cp "$WORDS/{kind}.json" "$1"'
 
-PATIENCE_S = 20
+PATIENCE_S = 60.0
 
 
 def change_database(storage: Path, statement: str, *values: object) -> None:

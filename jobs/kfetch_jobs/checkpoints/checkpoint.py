@@ -12,6 +12,7 @@ from kfetch_jobs.checkpoints.location import checkpoint_path
 from kfetch_jobs.checkpoints.origin import check_environment
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
+from kfetch_jobs.progress.progress_file import last_batch
 
 __all__ = [
     "Checkpoint",
@@ -24,8 +25,11 @@ __all__ = [
 _ACTION = "restore the checkpoint's directory from a backup, or give the job a new one"
 
 
-def job_checkpoint(job: Job) -> Checkpoint:
+def job_checkpoint(job: Job, *, quick: bool = False) -> Checkpoint:
     """Returns a job's checkpoint, on this machine or in an object store.
+
+    A ``quick`` look at a store lists the micro-batches from the last one on that the job's progress
+    on this host has. It is not for commands that write.
 
     Raises JobsError if kfetch has no driver for its file system, if it is unreadable, or if its
     runs had another environment.
@@ -34,7 +38,8 @@ def job_checkpoint(job: Job) -> Checkpoint:
     if path is None:
         raise _elsewhere(job, f"kfetch reads only {READABLE}")
     check_environment(job)
-    return read_checkpoint(path)
+    last = last_batch(job.directory)
+    return read_checkpoint(path, near=(last.batch if last else 0) if quick else None)
 
 
 def check_movable(job: Job) -> None:
@@ -45,8 +50,8 @@ def check_movable(job: Job) -> None:
 
 def _elsewhere(job: Job, why: str) -> JobsError:
     return JobsError(
-        f"the checkpoint {job.checkpoint} is not on this machine{_default(job)}, and {why}: copy "
-        "its directories offsets and commits here, and name the copy in the job's file"
+        f"the checkpoint {job.checkpoint} is not on this machine{_default(job)}, and {why}",
+        action="Copy its directories offsets and commits here, and name the copy in the job's file",
     )
 
 
@@ -55,14 +60,14 @@ def _default(job: Job) -> str:
     return "" if has_scheme(job.checkpoint) else " (spark.hadoop.fs.defaultFS names another)"
 
 
-def read_checkpoint(path: StoredPath) -> Checkpoint:
+def read_checkpoint(path: StoredPath, *, near: int | None = None) -> Checkpoint:
     """Returns the checkpoint at a path; an empty one if there is none.
 
-    A job reads only from Kafka, and moves of its offsets write only version 1. Raises JobsError for
-    any other checkpoint.
+    ``near``: see ``kfetch.admin.checkpoint``. A job reads only from Kafka, and moves of its offsets
+    write only version 1. Raises JobsError for any other checkpoint.
     """
     try:
-        checkpoint = files.read_checkpoint(path)
+        checkpoint = files.read_checkpoint(path, near=near)
     except CheckpointError as cause:
         raise JobsError(cause.what, action=_ACTION) from None
     planned = checkpoint.planned

@@ -2,8 +2,8 @@
 
 A job without offsets in its checkpoint starts at ``startingOffsets``. With ``latest`` it would skip
 all records since its last run. With ``earliest`` it would write each row twice. So a job must not
-start if traces show earlier runs: the note beside its checkpoint, the log of a table, or a job that
-was renamed. ``sink.repeatRows`` allows a wanted new start.
+start if traces show earlier runs: the note beside its checkpoint, its progress, the log of a table,
+or a job that was renamed. ``sink.repeatRows`` allows a wanted new start.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kfetch_jobs.checkpoints.location import has_run, local_directory, queries_o
 from kfetch_jobs.checkpoints.origin import noted_runs
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
+from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.progress.reports import read_pulse
 
 
@@ -25,26 +26,28 @@ def check_fresh_start(job: Job) -> None:
         raise ConfigError(sentence)
 
 
-def fresh_start_refusal(job: Job) -> str:
+def fresh_start_refusal(job: Job, offsets: bool | None = None) -> str:
     """Returns why the job must not start anew; nothing if it may, or if it has a checkpoint.
 
-    It reads files of this machine only, and assumes that a checkpoint elsewhere has offsets.
+    ``offsets``: whether its checkpoint has some, for a caller that has read it. Without that, it
+    reads files of this machine only, and assumes that a checkpoint elsewhere has offsets.
     """
+    elsewhere = offsets is None and local_directory(job) is None
     try:
-        if job.file.sink.repeatRows or has_run(job):
+        if job.file.sink.repeatRows or (has_run(job) if offsets is None else offsets):
             return ""
         former = find_former_job(job)
     except JobsError as error:  # one job's checkpoint must not stop the others
         return f"job {job.name}: {error}"
     if former:
         return former.sentence(job)
-    return "" if local_directory(job) is None else lost_offsets(job)
+    return "" if elsewhere else lost_offsets(job)
 
 
 def lost_offsets(job: Job) -> str:
     """Returns which trace shows that a job without offsets has run before; nothing without one."""
-    if note := noted_runs(job):
-        return _refusal(job, f"{note} tells of its earlier runs")
+    if trace := noted_runs(job) or (job.directory if last_batch(job.directory) else None):
+        return _refusal(job, f"{trace} tells of its earlier runs")
     for table in job.tables:
         directory = local_path(str(table.path), job.spark) if table.path else None
         if directory is not None and (sentence := check_queries(job, table, queries_of(directory))):

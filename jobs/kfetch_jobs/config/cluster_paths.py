@@ -1,6 +1,7 @@
-"""Local paths of a job whose tasks run on other machines.
+"""Local paths of a job whose tasks run on other machines, or that other hosts run, too.
 
-Each machine would write its part of a table into a directory of its own.
+Each machine would write its part of a table into a directory of its own. Another host would not
+find the checkpoint, and begin anew.
 """
 
 from __future__ import annotations
@@ -17,10 +18,19 @@ def is_cluster(master: str) -> bool:
     return not master.startswith("local")
 
 
-def cluster_path_mistakes(job: Job, master: str) -> Iterator[str]:
-    """Yields a sentence for each local path of the job that other machines may not see."""
-    if not is_cluster(master):
+def cluster_path_mistakes(job: Job, master: str, *, several_hosts: bool = False) -> Iterator[str]:
+    """Yields a sentence for each local path of the job that other machines may not see.
+
+    ``several_hosts``: whether other hosts may run the job.
+    """
+    if not is_cluster(master) and not several_hosts:
         return
+    who = "spark.master runs tasks on" if is_cluster(master) else "sharedState is for jobs on"
+    if several_hosts and job.file.singleHost:
+        yield (
+            f"{job.document.file_line(('singleHost',))}: singleHost: true says that no other host "
+            "runs the job, and sharedState lets other hosts run it: remove one of them"
+        )
     dead_letters = job.dead_letters.path if job.dead_letters else None
     for at, text in (
         (("checkpoint",), job.checkpoint),
@@ -31,7 +41,7 @@ def cluster_path_mistakes(job: Job, master: str) -> Iterator[str]:
         if path is not None and not any(map(path.is_relative_to, job.shared_directories)):
             yield (
                 f"{job.document.file_line(at)}: {'.'.join(at)} {path} is a directory of this "
-                "machine, and spark.master runs tasks on other machines: name a URI of a store, or "
+                f"machine, and {who} other machines: name a URI of a store, or "
                 "list a directory that all of them mount under sharedDirectories in "
                 f"{display(job.shared[-1].path)}"
             )

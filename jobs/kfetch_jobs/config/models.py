@@ -60,6 +60,9 @@ class ProjectFile(Model):
     sharedDirectories: Names = Field(default_factory=list)
     """Directories that all machines of the Spark cluster mount at the same place. On a cluster,
     paths of tables and checkpoints must be URIs of a store, or be below one of these."""
+    sharedState: str | None = None
+    """A directory or URI for the supervisors of several hosts: one runs the jobs, the others wait.
+    Each host has its own `storage`. Checkpoints and tables must be where all hosts see them."""
 
 
 class EnvironmentFile(Model):
@@ -75,6 +78,8 @@ class EnvironmentFile(Model):
     """Replaces the project's concurrency."""
     sharedDirectories: Names | None = None
     """Replaces the project's list."""
+    sharedState: str | None = None
+    """Replaces the project's location."""
 
 
 class Decode(Model):

@@ -12,7 +12,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from kfetch.errors import KfetchError
 from kfetch.storage.locations import absolute_location, has_scheme
+from kfetch.storage.open import READABLE, StoredPath, stored_path
 from kfetch_jobs.config import cross_checks, mistakes
 from kfetch_jobs.config.cluster_paths import cluster_path_mistakes
 from kfetch_jobs.config.functions import code_directories
@@ -83,6 +85,24 @@ class Project:
         """The name of the environment's file, without ``.yml``."""
         return self.environment.path.stem if self.environment else None
 
+    def shared_state(self, *, request_s: float | None = None) -> StoredPath | None:
+        """Returns the path of ``sharedState``; None without one. It asks no store.
+
+        ``request_s``: see ``stored_path``. Raises ConfigError if kfetch can't use the location.
+        """
+        if (text := self.file.sharedState) is None:
+            return None
+        reason = f"kfetch writes only to {READABLE}"
+        try:
+            path = stored_path(self._resolved(text), self.file.spark, request_s=request_s)
+            if path is not None:
+                return path
+        except KfetchError as cause:
+            reason = cause.message
+        own = self.environment and "sharedState" in self.environment.value
+        document = self.environment if own and self.environment else self.document
+        raise ConfigError(f"{document.file_line(('sharedState',))}: sharedState {text}: {reason}")
+
     def redacted(self, sentence: str) -> str:
         """Returns a sentence with placeholders for the secrets of all files that were read."""
         return with_placeholders(sentence, dict(self.secrets))  # a copy: other threads read files
@@ -115,7 +135,11 @@ class Project:
             *_transform_mistakes(job),
             *_table_mistakes(job),
             *write_mistakes(job),
-            *cluster_path_mistakes(job, job.spark.get("spark.master", "local")),
+            *cluster_path_mistakes(
+                job,
+                job.spark.get("spark.master", "local"),
+                several_hosts=self.file.sharedState is not None,
+            ),
         ]
         wrong = wrong or [*order_mistakes(job)]  # behind a typo, ``latestBy`` only seems missing
         if wrong:
@@ -260,7 +284,7 @@ def load(
     _check_servers(file, document)
     _check_local(file, overrides if overrides and "storage" in overrides.value else document)
     storage = (document.path.parent / file.storage).resolve()
-    return Project(
+    project = Project(
         document=document,
         environ=environ,
         file=file,
@@ -269,6 +293,8 @@ def load(
         texts=texts,
         secrets=document.secrets | (overrides.secrets if overrides else {}),
     )
+    project.shared_state()  # raises an error for a location that can't be used
+    return project
 
 
 def _environment(
@@ -291,7 +317,7 @@ def _merged(file: ProjectFile, overrides: EnvironmentFile) -> ProjectFile:
     changes: dict[str, object] = {"spark": file.spark | overrides.spark, "clusters": clusters}
     changes |= {
         name: value
-        for name in ("storage", "concurrency", "sharedDirectories")
+        for name in ("storage", "concurrency", "sharedDirectories", "sharedState")
         if (value := getattr(overrides, name)) is not None
     }
     return file.model_copy(update=changes)

@@ -69,7 +69,9 @@ class MetricsCollector:
             self._runs.update(store)
         with self._part("batches"):
             self._batches.update()
-        jobs = self._overview.jobs if self._overview else ()
+        overview = self._overview
+        # Each host would count the runs that the leader starts.
+        jobs = overview.jobs if overview and not overview.led_elsewhere else ()
         with self._part("fetches"):
             self._fetches.update(jobs)
         for job in jobs:
@@ -94,6 +96,8 @@ class MetricsCollector:
         since = self._overview.supervised_s if self._overview else None
         samples.put("kfetch_supervisor_start_time_seconds", since)
         samples.put("kfetch_supervisor_last_step_time_seconds", self._stepped_s())
+        lead = self._overview.lead if self._overview else None
+        samples.put("kfetch_supervisor_leads", lead is None or lead.here)
         samples.put("kfetch_metrics_collected_time_seconds", now)
         samples.put("kfetch_metrics_collection_duration_seconds", seconds)
         errors = self._errors | {"batches": self._errors["batches"] + self._batches.damaged}

@@ -50,6 +50,11 @@ _ENTRIES = (
     Entry("kfetch_supervisor_start_time_seconds", "Time at which the supervisor started.", ()),
     Entry("kfetch_supervisor_last_step_time_seconds", "Time of the last step of its loop.", ()),
     Entry(
+        "kfetch_supervisor_leads",
+        "1 if this host's supervisor leads. Without sharedState it always does.",
+        (),
+    ),
+    Entry(
         "kfetch_metrics_collected_time_seconds", "Time at which these values were collected.", ()
     ),
     Entry("kfetch_metrics_collection_duration_seconds", "How long the collection took.", ()),

@@ -52,10 +52,11 @@ def jobs_at_rest(project: Project, moved: Job, *others: Job) -> Iterator[Check]:
     """Keep a job whose offsets move, and others, from running during the block.
 
     Yields what to call before each change: it raises LeaseLost if one may run by now. Raises
-    JobsError if one runs, on any host, or if its supervisor here would start it.
+    JobsError if one runs, on any host, or if its supervisor would start it.
     """
     check_movable(moved)
     jobs = (moved, *others)
+    from kfetch_jobs.supervise.leadership import read_lead
     from kfetch_jobs.supervise.state_machine import Phase
     from kfetch_jobs.supervise.status_reader import supervisor_alive
     from kfetch_jobs.supervise.store import Store
@@ -64,8 +65,10 @@ def jobs_at_rest(project: Project, moved: Job, *others: Job) -> Iterator[Check]:
     with ExitStack() as locks:
         fences = [locks.enter_context(hold_job(job, "kfetch offsets")) for job in jobs]
         with Store.of(project.storage) as store:
+            lead = read_lead(project, store)
             states = store.states()
-            supervised = supervisor_alive(store.last_supervisor())
+            here = supervisor_alive(store.last_supervisor())
+            supervised = here or (lead is not None and lead.leader is not None)
         for job in jobs:
             state = states.get(job.name)
             if supervised and state and job.file.enabled and state.phase not in resting:

@@ -99,13 +99,15 @@ class JobReport:
         return not (self.error or self.refusal) and all(source.fits for source in self.sources)
 
 
-def report(job: Job, now: float) -> JobReport:
+def report(job: Job, now: float, *, quick: bool = True) -> JobReport:
     """Returns the report on one job. ``now`` is in seconds since 1970.
+
+    ``quick``: see ``job_checkpoint``.
 
     Raises JobsError if it can't read the checkpoint, or if the checkpoint's runs had another
     environment or Kafka cluster. Raises the source's error if the brokers refuse or don't answer.
     """
-    checkpoint = checkpoints.job_checkpoint(job)
+    checkpoint = checkpoints.job_checkpoint(job, quick=quick)
     numbers = _first_sources(job, checkpoint)
     sources = tuple(_source(job, view, checkpoint, number) for view, number in numbers.items())
     behind = sum(source.kafka.behind for source in sources)
@@ -113,7 +115,7 @@ def report(job: Job, now: float) -> JobReport:
         name=job.name,
         checkpoint=checkpoint,
         sources=sources,
-        refusal=fresh_start_refusal(job),
+        refusal=fresh_start_refusal(job, checkpoint.planned is not None),
         waiting_s=waiting_s(progress.last_batch(job.directory), checkpoint, behind, now),
     )
 

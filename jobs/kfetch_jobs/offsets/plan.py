@@ -106,7 +106,7 @@ def plan_move(
     Raises JobsError if the move is impossible, ConfigError for a wrong choice of partitions.
     """
     check_movable(job)
-    stands = job_report.report(job, time.time())
+    stands = job_report.report(job, time.time(), quick=False)
     checkpoint = _movable(job, stands)
     places = job_report.match_sources(job, checkpoint)
     existing = {one.tp for source in stands.sources for one in source.kafka.partitions}

@@ -46,11 +46,14 @@ LATEST = MoveTarget("the end of the log", lambda offsets: offsets.log_end)
 
 
 def timed(at: datetime) -> MoveTarget:
-    """Returns the first record at a time or later; the log end if there is none."""
+    """Returns the first record at a time or later; the log end if there is none.
+
+    To Kafka, negative times are other questions: -1 is the log end (ListOffsetsRequest.java).
+    """
     return MoveTarget(
         f"the first record at {utc(at.timestamp())} or later",
         lambda offsets: offsets.log_end if offsets.timed is None else offsets.timed,
-        timestamp_ms=round(at.timestamp() * 1000),
+        timestamp_ms=max(0, round(at.timestamp() * 1000)),
     )
 
 

@@ -8,4 +8,5 @@ reports.py         the reports, of which only the newest counts: write, read
 partition_lags.py  the lag of each partition: pure
 broker_report.py   unreachable brokers, and records that wait: pure
 exit_report.py     how a run ended: pure
+term_file.py       until when the supervisor of a run leads its project
 """

@@ -12,18 +12,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kfetch.errors import CheckpointError, CheckpointInUse
+from kfetch.errors import CheckpointError, CheckpointInUse, LeaseLost
 from kfetch.storage.lease import LENGTH_S
 from kfetch.storage.lease_holder import HeldLease, Surroundings, hold
 from kfetch.storage.processes import clock, process_end, this_process
 from kfetch.storage.versions import VersionedDirectory
 from kfetch_jobs.checkpoints.half_written import remove_half_written
+from kfetch_jobs.checkpoints.lease_note import noted_lease
 from kfetch_jobs.checkpoints.location import lease_file
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
+from kfetch_jobs.progress.term_file import TermFile
 from kfetch_jobs.util.files import try_lock
 from kfetch_jobs.util.mounts import file_system_of, is_shared
 
@@ -56,16 +59,37 @@ class NoFence:
         return ""
 
 
+@dataclass(frozen=True, slots=True)
+class _LedFence:
+    """A fence of a run whose supervisor must lead the project, too."""
+
+    fence: Fence
+    term: TermFile
+
+    def check(self) -> None:
+        """See ``Fence``."""
+        if trouble := self.term.trouble():
+            raise LeaseLost(trouble, action="the run has stopped, because another one may go on")
+        self.fence.check()
+
+    def trouble(self) -> str:
+        """See ``Fence``."""
+        return self.term.trouble() or self.fence.trouble()
+
+
 @contextmanager
-def hold_job(job: Job, purpose: str) -> Iterator[Fence]:
+def hold_job(job: Job, purpose: str, term: TermFile | None = None) -> Iterator[Fence]:
     """Hold a job and its checkpoint for the block. ``purpose``: for others, ``run of job clicks``.
+
+    ``term``: that of the run's supervisor, if the project has several.
 
     Raises JobsError if another process holds one of them. Waits for a holder on another host that
     gives no sign of life, 40 seconds at most. Raises ConfigError if no lease can be held there.
     """
     with ExitStack() as held:
         _lock(job, held)
-        yield _lease(job, purpose, held)
+        fence = _lease(job, purpose, held)
+        yield _LedFence(fence, term) if term else fence
 
 
 def _lock(job: Job, held: ExitStack) -> None:
@@ -89,6 +113,7 @@ def _lease(job: Job, purpose: str, held: ExitStack) -> Fence:
         around=Surroundings(clock=clock(suspends=suspends)),
         report=log.warning,
         switch=process_end(suspends=suspends),
+        noted=noted_lease(job),
     )
     try:
         lease = held.enter_context(holding)

@@ -23,6 +23,7 @@ from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
 from kfetch_jobs.config import Job
 from kfetch_jobs.jvm.spark import kill_jvm, session
 from kfetch_jobs.progress.reports import read_unreachable
+from kfetch_jobs.progress.term_file import TermFile
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.dataframes import PERMISSION
 from kfetch_jobs.run.job_lock import Fence, hold_job
@@ -53,7 +54,7 @@ class RunResult:
     """Records that could not be decoded. They are in the job's table of dead letters."""
 
 
-def run(job: Job, report: ReportBatch) -> RunResult:
+def run(job: Job, report: ReportBatch, term: TermFile | None = None) -> RunResult:
     """Run a job to its end. Raises JobsError with one sentence if the job fails.
 
     Raises the source's error if the brokers refuse the job before Spark starts.
@@ -61,14 +62,14 @@ def run(job: Job, report: ReportBatch) -> RunResult:
     Raises ConfigError if the checkpoint's runs had another environment or Kafka cluster, or if the
     job has no offsets although it, or a renamed job, has run before.
 
-    ``report`` gets each committed micro-batch.
+    ``report`` gets each committed micro-batch. ``term``: see ``hold_job``.
     """
     check_fresh_start(job)  # before there is a directory in the way of the former one
     _make_directories(job)
     started = time.monotonic()
     log = job.directory / "spark.log"
     with (
-        hold_job(job, f"run of job {job.name}") as fence,
+        hold_job(job, f"run of job {job.name}", term) as fence,
         granting(fence.check) as permission,
         _stop_signal() as stop,
     ):

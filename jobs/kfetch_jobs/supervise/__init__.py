@@ -15,6 +15,10 @@ supervised_job.py   one job of the supervisor, and its rules
 supervisor.py       the loop around them
 heartbeat.py        when the loop last completed a round
 supervisor_lock.py  one supervisor per storage
+terms.py            one supervisor of several hosts: leading and waiting
+leadership.py       the files that these share, and the lead
+shared_state.py     the contents of these files: pure
+shared_orders.py    orders for a leader on another host
 supervisor_log.py   the supervisor's log
 background.py       ``kfetch up --detach``
 control.py          orders of commands and of the page; ending a supervisor

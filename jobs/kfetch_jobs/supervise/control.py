@@ -1,6 +1,7 @@
 """Controls a supervisor: orders go through its database, a signal ends it.
 
-Without a supervisor, an order waits for the next one. ``shut_down`` also ends the jobs that a
+If another host leads, orders go through the shared inbox. Without a supervisor, an order waits for
+the next one. ``shut_down`` also ends the jobs that a
 killed supervisor has left behind.
 """
 
@@ -9,17 +10,19 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SupervisorError
+from kfetch_jobs.supervise.leadership import read_lead
 from kfetch_jobs.supervise.order_reply import OrderReply
-from kfetch_jobs.supervise.processes import GONE_WITHIN_S
+from kfetch_jobs.supervise.processes import end_together
 from kfetch_jobs.supervise.run_killer import record_own_end
 from kfetch_jobs.supervise.run_process import remove_settings, run_process
+from kfetch_jobs.supervise.shared_orders import give_elsewhere
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.status_reader import orphans, supervisor_alive
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
@@ -40,6 +43,8 @@ _NOT_TAKEN = OrderReply(
 _STARTED_WITHIN_S = 2.0
 """Ten ticks of a supervisor. A due job that has not started by then waits for room."""
 _POLL_S = 0.1
+_ELSEWHERE_S = 1.0
+"""The same if another host leads: each look is three requests to a store."""
 
 
 def give_order(
@@ -50,25 +55,38 @@ def give_order(
     Returns None if no supervisor runs; the order then waits for the next one. Raises the
     supervisor's refusal: ConfigError for a mistake in a job's file, else SupervisorError.
     """
+    lead = read_lead(project, store)
     _check_names(project, store, jobs, order)
-    alive = supervisor_alive(store.last_supervisor())
-    now = time.time()
-    ends_s = now + _VALID_S if alive else None
-    order_ids = [store.add_order(name, order, now, ends_s) for name in jobs]
-    if not alive:
+    if lead is None or lead.here:
+        replies = _give_here(store, jobs, order)
+    elif lead.leader is not None and lead.leader.trouble:
+        raise SupervisorError(lead.problem)
+    else:
+        replies = give_elsewhere(project, jobs, order, wait=lead.leader is not None)
+    if not replies:
         return None
-    deadline = time.monotonic() + _REPLY_WITHIN_S
-    if not wait_until(
-        lambda: all(store.reply_to(id_) is not None for id_ in order_ids), deadline, _POLL_S
-    ):
-        store.withdraw(order_ids, _NOT_TAKEN.to_text())
-    replies = [OrderReply.from_text(store.reply_to(id_) or "") for id_ in order_ids]
     refusals = [reply for reply in replies if reply.exit_code]
     if refusals:
         mistake = any(reply.exit_code == ConfigError.exit_code for reply in refusals)
         error = ConfigError if mistake else SupervisorError
         raise error("; ".join(dict.fromkeys(reply.message for reply in refusals)))
     return [reply.message for reply in replies if reply.message]
+
+
+def _give_here(store: Store, jobs: Sequence[str], order: Order) -> Sequence[OrderReply]:
+    """Give an order to this host's supervisor. Returns its replies; none if there is none."""
+    alive = supervisor_alive(store.last_supervisor())
+    now = time.time()
+    ends_s = now + _VALID_S if alive else None
+    order_ids = [store.add_order(name, order, now, ends_s) for name in jobs]
+    if not alive:
+        return ()
+    deadline = time.monotonic() + _REPLY_WITHIN_S
+    if not wait_until(
+        lambda: all(store.reply_to(id_) is not None for id_ in order_ids), deadline, _POLL_S
+    ):
+        store.withdraw(order_ids, _NOT_TAKEN.to_text())
+    return [OrderReply.from_text(store.reply_to(id_) or "") for id_ in order_ids]
 
 
 def _check_names(project: Project, store: Store, jobs: Sequence[str], order: Order) -> None:
@@ -81,18 +99,34 @@ def _check_names(project: Project, store: Store, jobs: Sequence[str], order: Ord
             raise ConfigError(f"there is no job {name}: {hint}")
 
 
-def wait_until_done(store: Store, jobs: Sequence[str], order: Order, timeout_s: float) -> None:
+def wait_until_done(
+    store: Store,
+    jobs: Sequence[str],
+    order: Order,
+    timeout_s: float,
+    refresh: Callable[[], object] | None = None,
+) -> None:
     """Wait until the jobs have carried out an accepted order.
 
-    A job ends after its micro-batch. Raises SupervisorError after ``timeout_s`` seconds.
+    A job ends after its micro-batch. ``refresh`` brings the database up to date, if another host
+    leads. Raises SupervisorError after ``timeout_s`` seconds.
     """
     ends = order in (Order.STOP, Order.PAUSE)
     unfinished = partial(_running if ends else _ending, store, jobs)
-    if not wait_until(lambda: not unfinished(), time.monotonic() + timeout_s, _POLL_S):
+    pause_s = _ELSEWHERE_S if refresh else _POLL_S
+
+    def waited(condition: Callable[[], bool], within_s: float) -> bool:
+        def holds() -> bool:
+            if refresh:
+                refresh()
+            return condition()
+
+        return wait_until(holds, time.monotonic() + within_s, pause_s)
+
+    if not waited(lambda: not unfinished(), timeout_s):
         raise SupervisorError(f"still running after {timeout_s:g} s: {', '.join(unfinished())}")
     if not ends:
-        started = time.monotonic() + _STARTED_WITHIN_S
-        wait_until(lambda: not any(map(_is_due, _states(store, jobs).values())), started, _POLL_S)
+        waited(lambda: not any(map(_is_due, _states(store, jobs).values())), _STARTED_WITHIN_S)
 
 
 def _running(store: Store, jobs: Sequence[str]) -> list[str]:
@@ -116,19 +150,22 @@ def _is_due(state: JobState) -> bool:
 
 
 def shut_down(project: Project, store: Store, *, timeout_s: float, now: bool = False) -> int:
-    """End the supervisor and every job, with all their processes. Returns how many jobs ran.
+    """End the supervisor and every job of this host, with all processes. Returns how many jobs ran.
 
     With ``now``, the running micro-batches are cut off. Raises SupervisorError after ``timeout_s``
     seconds.
     """
-    runs = len(store.open_runs())
+    lead = read_lead(project, store)
+    elsewhere = lead is not None and lead.elsewhere
+    runs = 0 if elsewhere else len(store.open_runs())
     supervisor = store.last_supervisor()
     if supervisor is not None and supervisor_alive(supervisor):
         _end_supervisor(supervisor, timeout_s, signals=2 if now else 1)
     with try_lock(lock_file(project.storage)) as locked:
         if not locked:
             raise SupervisorError(f"{project.storage} has a supervisor again: try once more")
-        _end_orphans(project, store, 0.0 if now else timeout_s)
+        if not elsewhere:
+            _end_orphans(project, store, 0.0 if now else timeout_s)
         store.record_end(time.time())
     return runs
 
@@ -154,11 +191,7 @@ def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
     """
     runs, undead = store.open_runs(), list[str]()
     processes = [run_process(project.storage, run) for run in runs]
-    for process in processes:
-        process.end()
-    deadline = time.monotonic() + timeout_s
-    wait_until(lambda: not any(process.alive for process in processes), deadline, _POLL_S)
-    gone = [process.kill(GONE_WITHIN_S) for process in processes]  # a full disk takes no record
+    gone = end_together(processes, timeout_s)  # before any record: a full disk takes none
     for run, is_gone in zip(runs, gone, strict=True):
         if not is_gone:
             undead.append(run.job)

@@ -51,17 +51,23 @@ CREATE TABLE supervisor (
 );
 """
 
-_ADDED = """
+_ADDED_TABLES = """
 CREATE TABLE IF NOT EXISTS process_starts (
     pid INTEGER NOT NULL,
     process_started_s REAL NOT NULL,
     start TEXT NOT NULL,
     PRIMARY KEY (pid, process_started_s)
-)
+);
+CREATE TABLE IF NOT EXISTS shared_state (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    epoch INTEGER NOT NULL,
+    change INTEGER NOT NULL
+);
 """
-"""A table of its own, because the previous release reads all columns of ``runs`` and
+"""Tables of their own, because the previous release reads all columns of ``runs`` and
 ``supervisor``: it may run the supervisor while a command of this release reads its database."""
-_ADDED_COLUMN = "ALTER TABLE orders ADD COLUMN ends_s REAL"
+_ADDED_COLUMNS = {"ends_s": "REAL", "shared_id": "TEXT"}
+"""Columns of ``orders``."""
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -148,33 +154,37 @@ def _journal(db: sqlite3.Connection) -> str:
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    if _version(db) == _VERSION and _has_added_table(db) and _has_added_column(db):
+    if _version(db) == _VERSION and _has_added_tables(db) and not _missing_columns(db):
         return  # without waiting for a writer
     with transaction(db):
         version = _version(db)
         if version == 0:
-            for statement in filter(str.strip, _SCHEMA.split(";")):
-                db.execute(statement)
+            _execute_all(db, _SCHEMA)
             db.execute(f"PRAGMA user_version = {_VERSION}")
         elif version != _VERSION:
             raise SupervisorError(
                 f"{path} is of version {version}, and this kfetch knows {_VERSION}: "
                 "update kfetch, or name another storage"
             )
-        db.execute(_ADDED)
-        if not _has_added_column(db):
-            db.execute(_ADDED_COLUMN)
+        _execute_all(db, _ADDED_TABLES)
+        for name in _missing_columns(db):
+            db.execute(f"ALTER TABLE orders ADD COLUMN {name} {_ADDED_COLUMNS[name]}")
+
+
+def _execute_all(db: sqlite3.Connection, statements: str) -> None:
+    for statement in filter(str.strip, statements.split(";")):
+        db.execute(statement)
 
 
 def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _has_added_table(db: sqlite3.Connection) -> bool:
-    query = "SELECT 1 FROM sqlite_master WHERE name = 'process_starts'"
-    return db.execute(query).fetchone() is not None
+def _has_added_tables(db: sqlite3.Connection) -> bool:
+    query = "SELECT count(*) FROM sqlite_master WHERE name IN ('process_starts', 'shared_state')"
+    return int(db.execute(query).fetchone()[0]) == _ADDED_TABLES.count("CREATE TABLE")
 
 
-def _has_added_column(db: sqlite3.Connection) -> bool:
-    query = "SELECT 1 FROM pragma_table_info('orders') WHERE name = 'ends_s'"
-    return db.execute(query).fetchone() is not None
+def _missing_columns(db: sqlite3.Connection) -> list[str]:
+    present = {row["name"] for row in db.execute("SELECT name FROM pragma_table_info('orders')")}
+    return [name for name in _ADDED_COLUMNS if name not in present]

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from kfetch.errors import KfetchError
 from kfetch.storage.lease import Life, parse
 from kfetch.storage.processes import life_of
+from kfetch.storage.versions import VersionedFile
 from kfetch_jobs.checkpoints.location import lease_file, local_directory
 from kfetch_jobs.config import Job
 from kfetch_jobs.supervise.status import LeaseStatus
@@ -46,13 +47,19 @@ class LeaseLooks:
 def _look(job: Job) -> LeaseStatus | None:
     try:
         file = lease_file(job, request_s=_REQUEST_S)
-        version = file.read() if file else None
+        return lease_status(file) if file else None
     except KfetchError as cause:
         return LeaseStatus(trouble=job.in_own_words(cause.what))
-    except OSError as cause:
-        return LeaseStatus(trouble=f"{cause.filename} can't be read: {cause.strerror}")
     except Exception as error:  # a status never fails for want of a lease
         return LeaseStatus(trouble=job.in_own_words(str(error)))
+
+
+def lease_status(file: VersionedFile) -> LeaseStatus | None:
+    """Returns who holds a lease; None if nobody does, or if its holder has died on this machine."""
+    try:
+        version = file.read()
+    except OSError as cause:
+        return LeaseStatus(trouble=f"{cause.filename} can't be read: {cause.strerror}")
     lease = parse(version.content) if version else None
     if lease is None or (holder := lease.holder) is None:
         return None

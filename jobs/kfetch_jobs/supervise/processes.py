@@ -19,12 +19,13 @@ from pathlib import Path
 import psutil
 
 from kfetch_jobs.util.files import owner_only
-from kfetch_jobs.util.process import find, start_of
+from kfetch_jobs.util.process import find, start_of, wait_until
 from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, older_log
 
 MARK = "KFETCH_RUN"
 GONE_WITHIN_S = 10.0
 """A killed process that lives for longer is worth an error."""
+_POLL_S = 0.1
 
 
 @dataclass(slots=True)
@@ -80,6 +81,18 @@ class RunProcess:
                 if os.getsid(process.pid) == self.pid and _has_mark(process, self.mark):
                     living.append(process)
         return living
+
+
+def end_together(processes: Sequence[RunProcess], timeout_s: float) -> list[bool]:
+    """End runs after their micro-batches; kill those that still run after ``timeout_s`` seconds.
+
+    Returns for each run whether all of its processes are gone.
+    """
+    for process in processes:
+        process.end()
+    deadline = time.monotonic() + timeout_s
+    wait_until(lambda: not any(process.alive for process in processes), deadline, _POLL_S)
+    return [process.kill(GONE_WITHIN_S) for process in processes]
 
 
 def _has_mark(process: psutil.Process, mark: str) -> bool:

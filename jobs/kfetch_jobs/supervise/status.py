@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kfetch_jobs.progress.broker_report import Unreachable
+from kfetch_jobs.supervise.shared_state import WaitingHost
 from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
+from kfetch_jobs.util.wording import utc
 
 STUCK_S = 20.0
 """The loop steps five times a second, and may wait for a disk. Longer means that it hangs."""
@@ -36,6 +38,48 @@ class LeaseStatus:
         if self.trouble:
             return f"its lease is unknown: {self.trouble}"
         return f"held by process {self.pid} on host {self.host} ({self.purpose})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadStatus:
+    """Which supervisor of several hosts leads, and who waits."""
+
+    leader: LeaseStatus | None
+    """None if nobody leads."""
+    here: bool
+    """Whether this host's supervisor leads."""
+    waiting: tuple[WaitingHost, ...] = ()
+    trouble: str = ""
+    """Why nobody knows who waits, or what the leader knows; empty if it is known."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the supervisor of another host leads."""
+        return self.leader is not None and not self.leader.trouble and not self.here
+
+    @property
+    def problem(self) -> str:
+        """Returns why nobody may look after the jobs; empty if somebody leads."""
+        if self.leader is None:
+            start = "one that waits takes over" if self.waiting else "start one with kfetch up"
+            return f"no supervisor leads: {start}"
+        return self.leader.trouble and f"nobody knows who leads: {self.leader.trouble}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the lead for ``--json``."""
+        leader = with_times(asdict(self.leader)) if self.leader else None
+        waiting = [with_times(asdict(one)) for one in self.waiting]
+        return asdict(self) | {"leader": leader, "waiting": waiting}
+
+    def sentences(self) -> list[str]:
+        """Returns who leads, and who waits, for people."""
+        lines = [self.problem] if self.problem else []
+        if self.leader is not None and self.leader.since_s is not None:
+            since = f"since {utc(self.leader.since_s)}"
+            place = "this host" if self.here else f"host {self.leader.host}"
+            lines.append(f"{place} leads {since} (process {self.leader.pid})")
+        lines += [f"{one} waits since {utc(one.since_s)}" for one in self.waiting]
+        return [*lines, self.trouble] if self.trouble else lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +115,8 @@ class JobStatus:
     due_s: float | None = None
     queue_place: int | None = None
     """The place among the jobs that wait for nothing but room, from 1; None: it does not."""
+    elsewhere: bool = False
+    """Whether another host leads, so that only that host knows lag and progress."""
     failures: int = 0
     error: str = ""
     """The last failure; empty once the job is healthy."""
@@ -116,7 +162,7 @@ class JobStatus:
 
         kfetch does not know it without a valid file, because the file says where the progress is.
         """
-        known = not self.orphan and not self.mistake
+        known = not self.orphan and not self.mistake and not self.elsewhere
         return known and self.phase is Phase.RUNNING and self.pulse_s is None
 
     def to_json(self) -> dict[str, Any]:
@@ -137,7 +183,14 @@ class ProjectStatus:
     """When the supervisor started: seconds since 1970."""
     loop_age_s: float | None = None
     """How long ago the supervisor's loop last completed a round, in seconds."""
+    lead: LeadStatus | None = None
+    """Who leads; None if the project has no ``sharedState``."""
     jobs: tuple[JobStatus, ...]
+
+    @property
+    def led_elsewhere(self) -> bool:
+        """Whether another host runs the jobs, so that this one knows little about them."""
+        return self.lead is not None and self.lead.elsewhere
 
     @property
     def stuck(self) -> bool:
@@ -147,16 +200,18 @@ class ProjectStatus:
     @property
     def healthy(self) -> bool:
         """Whether a supervisor runs, its loop goes on, and every enabled job is healthy."""
-        looked_after = self.supervisor is not None and not self.stuck
+        here = self.supervisor is not None and (self.lead is None or self.lead.here)
+        looked_after = self.led_elsewhere or (here and not self.stuck)
         return looked_after and not any(job.unhealthy for job in self.jobs)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the status for ``--json``."""
         jobs = [job.to_json() for job in self.jobs]
-        return with_times(asdict(self)) | {"jobs": jobs, "healthy": self.healthy}
+        lead = self.lead.to_json() if self.lead else None
+        return with_times(asdict(self)) | {"lead": lead, "jobs": jobs, "healthy": self.healthy}
 
 
-_TIMES = ("since", "due", "pulse", "supervised", "started", "ended")
+_TIMES = ("since", "due", "pulse", "supervised", "started", "ended", "seen")
 
 
 def with_times(values: Mapping[str, Any]) -> dict[str, Any]:

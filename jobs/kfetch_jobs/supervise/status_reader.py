@@ -1,7 +1,8 @@
 """Reads the status of a project's jobs.
 
 It reads the project's files, the supervisor's database, each job's pulse, and the lease of its
-checkpoint. It asks no other process. So it works with and without a supervisor.
+checkpoint. It asks no other process. So it works with and without a supervisor. On a host that does
+not lead, it knows phases and runs, and no pulse.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.progress.reports import Pulse, read_pulse, read_unreachable
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
 from kfetch_jobs.supervise.job_lag import OLD_S, JobLag, job_lag
+from kfetch_jobs.supervise.leadership import read_lead
 from kfetch_jobs.supervise.lease_looks import LeaseLooks
 from kfetch_jobs.supervise.run_process import run_process
 from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase, jobs_ahead
@@ -44,7 +46,10 @@ def supervisor_alive(supervisor: SupervisorRecord | None) -> bool:
 
 def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
     """Returns the status of all jobs at ``now``, in seconds since 1970."""
+    lead = read_lead(project, store)
     recorded = _Recorded.of(project, store)
+    if lead is not None and lead.elsewhere:
+        recorded = replace(recorded, runs={}, led_elsewhere=True)
     supervisor = recorded.supervisor
     looks = LeaseLooks()
     jobs = [_job_status(project, name, recorded, now, looks) for name in project.jobs()]
@@ -59,6 +64,7 @@ def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
         loop_age_s=(
             heartbeat_age_s(project.storage, now, supervisor.started_s) if supervisor else None
         ),
+        lead=lead,
         jobs=tuple(sorted((*jobs, *orphans), key=lambda job: job.name)),
     )
 
@@ -78,6 +84,8 @@ class _Recorded:
     runs: Mapping[str, Run]
     """The run of each job that has no end yet."""
     storage: Path
+    led_elsewhere: bool = False
+    """Whether the states are those of another host's supervisor."""
 
     @classmethod
     def of(cls, project: Project, store: Store) -> Self:
@@ -171,6 +179,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
             *_space_problems(job, space),
         ),
         queue_place=recorded.queue_place(job.name),
+        elsewhere=recorded.led_elsewhere,
         **_state_fields(state),
         **_pulse_fields(pulse, lag),
     )
@@ -220,7 +229,10 @@ def _problems(
             stop = recorded.way_to_stop(job.name)
             yield f"its file disables it, and the supervisor still starts it: {stop}"
     elif state is not None:
-        yield from health_problems(job.file.health, state, pulse, lag, now)
+        if recorded.led_elsewhere:
+            yield from failure_problems(state)
+        else:
+            yield from health_problems(job.file.health, state, pulse, lag, now)
         yield from _room_problems(job.file.health, state, recorded.queue_place(job.name), now)
     elif refusal := fresh_start_refusal(job):
         yield refusal
@@ -269,14 +281,19 @@ def _broker_problems(
         yield from (str(one) for one in unreachable if now - one.since_at >= ELECTION_S)
 
 
-def health_problems(
-    health: Health, state: JobState, pulse: Pulse | None, lag: JobLag, now: float
-) -> Iterator[str]:
-    """Yields the reasons why a job counts as unhealthy."""
+def failure_problems(state: JobState) -> Iterator[str]:
+    """Yields that a job waits after a failure, or that the supervisor has given it up."""
     if state.phase is Phase.FAILED:
         yield f"given up: {state.sentence}"
     elif state.phase is Phase.BACKOFF:
         yield f"failed {counted(state.failures, 'time')} in a row: {state.sentence}"
+
+
+def health_problems(
+    health: Health, state: JobState, pulse: Pulse | None, lag: JobLag, now: float
+) -> Iterator[str]:
+    """Yields the reasons why a job counts as unhealthy."""
+    yield from failure_problems(state)
     if state.phase is not Phase.RUNNING:
         return
     silent_s = now - max(state.started_s or now, pulse.at if pulse else 0.0)

@@ -2,13 +2,16 @@
 
 The supervisor writes states and runs. Commands write orders and read the rest, with or without a
 supervisor. Times are seconds since 1970. The file is in the project's storage.
+
+If the project has a shared state, the leader's database writes that, too, in each transaction. So
+either both have a change, or none has. The databases of other hosts are copies.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -19,6 +22,7 @@ import psutil
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.database import database_errors, open_database, transaction
+from kfetch_jobs.supervise.shared_state import ORDERS_MAX, RUNS_SHARED, SharedOrder, SharedState
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.util.process import start_of
 
@@ -91,12 +95,18 @@ class SupervisorRecord:
         )
 
 
+Publish = Callable[[Mapping[str, list[dict[str, Any]]]], tuple[int, int]]
+"""Writes the rows of tables for other hosts. Returns the epoch and the change of that."""
+
+
 class Store:
     """The database of one project. Not for use by several threads."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._db = open_database(path)
+        self.publish: Publish | None = None
+        """Writes the shared state, while this process leads. It raises SupervisorError."""
 
     @classmethod
     def of(cls, storage: Path) -> Self:
@@ -115,6 +125,26 @@ class Store:
         with database_errors(self._path), transaction(self._db) as db:
             yield db
 
+    @contextmanager
+    def _shared_transaction(self) -> Iterator[sqlite3.Connection]:
+        """The same, of what the next leader must know. It is published before the commit."""
+        with self._transaction() as db:
+            yield db
+            if self.publish is not None:
+                _put_version(db, *self.publish(_shared_rows(db)))
+
+    def shared_version(self) -> tuple[int, int]:
+        """Returns epoch and change of the shared state in this database; (0, 0) without one."""
+        with database_errors(self._path):
+            return _shared_version(self._db)
+
+    def load(self, state: SharedState) -> None:
+        """Replace states, runs and replies by those of a leader, if these are newer."""
+        with self._transaction() as db:
+            if state.newer(_shared_version(db)):
+                _put_shared_rows(db, state.tables)
+                _put_version(db, state.epoch, state.change)
+
     def states(self) -> dict[str, JobState]:
         """Returns the states of all jobs that a supervisor has seen, by name."""
         with database_errors(self._path):
@@ -123,17 +153,17 @@ class Store:
 
     def save(self, states: Mapping[str, JobState]) -> None:
         """Write the states of jobs."""
-        with self._transaction() as db:
+        with self._shared_transaction() as db:
             _put(db, states)
 
     def forget(self, names: Iterable[str]) -> None:
         """Delete the states of jobs that nobody supervises. Their runs stay."""
-        with self._transaction() as db:
+        with self._shared_transaction() as db:
             db.executemany("DELETE FROM jobs WHERE name = ?", [(name,) for name in names])
 
     def begin(self, job: str, state: JobState, now: float) -> int:
         """Record a run and the job's state before the process starts. Returns the run's id."""
-        with self._transaction() as db:
+        with self._shared_transaction() as db:
             _put(db, {job: state})
             added = db.execute("INSERT INTO runs (job, started_s) VALUES (?, ?)", (job, now))
             db.execute(
@@ -165,7 +195,7 @@ class Store:
         states: Mapping[str, JobState] | None = None,
     ) -> None:
         """Record the end of a run, with the new states of jobs."""
-        with self._transaction() as db:
+        with self._shared_transaction() as db:
             _put(db, states or {})
             db.execute(
                 "UPDATE runs SET ended_s = ?, kind = ?, sentence = ?, batches = ?, rows = ? "
@@ -178,9 +208,17 @@ class Store:
                 (run,),
             )
 
+    def end_open_runs(self, now: float, sentence: str) -> None:
+        """Record that the runs of another host have ended, and nobody knows how."""
+        with self._shared_transaction() as db:
+            db.execute(
+                "UPDATE runs SET ended_s = ?, kind = ?, sentence = ? WHERE ended_s IS NULL",
+                (now, ExitKind.KILLED, sentence),
+            )
+
     def clock_stepped(self, step_s: float) -> None:
         """Move the starts of what runs: somebody has set the clock by ``step_s``."""
-        with self._transaction() as db:
+        with self._shared_transaction() as db:
             db.execute("UPDATE runs SET started_s = started_s + ? WHERE ended_s IS NULL", (step_s,))
             db.execute("UPDATE supervisor SET started_s = started_s + ?", (step_s,))
 
@@ -217,6 +255,22 @@ class Store:
             assert added.lastrowid is not None
             return added.lastrowid
 
+    def add_shared_orders(self, orders: Iterable[SharedOrder], now: float) -> None:
+        """Add orders of other hosts, unless this database has them."""
+        with self._transaction() as db:
+            for one in orders:
+                db.execute(
+                    "INSERT INTO orders (job, asked, at_s, shared_id) SELECT ?, ?, ?, ? "
+                    "WHERE NOT EXISTS (SELECT 1 FROM orders WHERE shared_id = ?)",
+                    (one.job, one.order, now, one.id, one.id),
+                )
+
+    def shared_replies(self) -> dict[str, str]:
+        """Returns the replies to the last orders of other hosts, by the ids of these."""
+        with database_errors(self._path):
+            rows = self._db.execute(_REPLIES).fetchall()
+        return {row["shared_id"]: row["answer"] for row in rows}
+
     def waiting_orders(self) -> list[WaitingOrder]:
         """Returns the orders without a reply, the oldest first."""
         with database_errors(self._path):
@@ -238,7 +292,7 @@ class Store:
         Returns False, and records nothing, if the order has a reply: its command has withdrawn it.
         The database keeps a limited number of old replies.
         """
-        with self._transaction() as db:
+        with self._shared_transaction() as db:
             if not _reply(db, order, text):
                 return False
             _put(db, states or {})
@@ -261,7 +315,7 @@ class Store:
 
     def record_start(self, supervisor: SupervisorRecord) -> None:
         """Record the start of a supervisor, which holds the lock."""
-        with self._transaction() as db:
+        with self._shared_transaction() as db:
             db.execute(
                 "DELETE FROM process_starts WHERE (pid, process_started_s) IN "
                 "(SELECT pid, process_started_s FROM supervisor)"
@@ -280,7 +334,7 @@ class Store:
 
     def record_end(self, now: float) -> None:
         """Record the end of a supervisor, after the end of all jobs."""
-        with self._transaction() as db:
+        with self._shared_transaction() as db:
             db.execute("UPDATE supervisor SET ended_s = ?", (now,))
 
     def last_supervisor(self) -> SupervisorRecord | None:
@@ -288,6 +342,63 @@ class Store:
         with database_errors(self._path):
             row = self._db.execute(f"SELECT * FROM supervisor {_WITH_START}").fetchone()  # noqa: S608
         return None if row is None else SupervisorRecord(**_fields(row, SupervisorRecord))
+
+
+_LAST_RUNS = (
+    "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY job ORDER BY id DESC) AS place "  # noqa: S608
+    f"FROM runs) WHERE place <= {RUNS_SHARED})"
+)
+_REPLIES = (
+    "SELECT job, asked, at_s, shared_id, answer FROM orders "  # noqa: S608
+    f"WHERE shared_id IS NOT NULL AND answer IS NOT NULL ORDER BY id DESC LIMIT {ORDERS_MAX}"
+)
+_RUN_COLUMNS = "id, job, started_s, pid, process_started_s, ended_s, kind, sentence, batches, rows"
+_SHARED = {
+    "jobs": "SELECT name, state FROM jobs",
+    "runs": f"SELECT {_RUN_COLUMNS} FROM {_LAST_RUNS} ORDER BY id",  # noqa: S608
+    "process_starts": "SELECT pid, process_started_s, start FROM process_starts "
+    "JOIN runs USING (pid, process_started_s) WHERE ended_s IS NULL",
+    "orders": _REPLIES,
+    "supervisor": "SELECT environment, ended_s FROM supervisor",
+}
+"""The rows of each table that other hosts need."""
+_REPLACED = {
+    "jobs": "",
+    "runs": "",
+    "process_starts": "WHERE pid NOT IN (SELECT pid FROM supervisor)",
+    "orders": "WHERE shared_id IS NOT NULL",
+}
+"""The rows that those of a leader replace. A host keeps what it knows about its own supervisor."""
+
+
+def _shared_rows(db: sqlite3.Connection) -> dict[str, list[dict[str, Any]]]:
+    return {table: [dict(row) for row in db.execute(query)] for table, query in _SHARED.items()}
+
+
+def _put_shared_rows(
+    db: sqlite3.Connection, tables: Mapping[str, Iterable[Mapping[str, Any]]]
+) -> None:
+    for table, rows in _REPLACED.items():
+        db.execute(f"DELETE FROM {table} {rows}")  # noqa: S608 - texts of this module
+        known = {row["name"] for row in db.execute(f"PRAGMA table_info({table})")}
+        for row in tables[table]:
+            values = {name: value for name, value in row.items() if name in known}
+            marks = ", ".join("?" * len(values))
+            db.execute(
+                f"INSERT OR REPLACE INTO {table} ({', '.join(values)}) VALUES ({marks})",  # noqa: S608
+                tuple(values.values()),
+            )
+
+
+def _shared_version(db: sqlite3.Connection) -> tuple[int, int]:
+    row = db.execute("SELECT epoch, change FROM shared_state").fetchone()
+    return (row["epoch"], row["change"]) if row else (0, 0)
+
+
+def _put_version(db: sqlite3.Connection, epoch: int, change: int) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO shared_state (one, epoch, change) VALUES (1, ?, ?)", (epoch, change)
+    )
 
 
 _WITH_START = "LEFT JOIN process_starts USING (pid, process_started_s)"

@@ -3,6 +3,8 @@
     with hold_supervisor_lock(storage), Supervisor.start(project) as supervisor:
         supervisor.run(stop, hurry)      until ``stop``; then ends every job
 
+With a ``Lead``, it stops as well once it does not lead any more.
+
 Every tick reads the orders, checks the processes, and takes the action of each job's state machine.
 The supervisor records a run before the process starts, and its end after the process has ended.
 So the successor of a killed supervisor knows the runs, adopts their processes, and misses no end.
@@ -17,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 from kfetch_jobs.config import Job, Project
@@ -28,8 +31,9 @@ from kfetch_jobs.progress.reports import exit_report_path, read_exit_report
 from kfetch_jobs.supervise import state_machine
 from kfetch_jobs.supervise.heartbeat import write_heartbeat
 from kfetch_jobs.supervise.job_files import job_now, job_of_run
+from kfetch_jobs.supervise.leadership import Lead
 from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply, outdated_file_notice
-from kfetch_jobs.supervise.processes import GONE_WITHIN_S, launch
+from kfetch_jobs.supervise.processes import GONE_WITHIN_S, end_together, launch
 from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.run_killer import RunKiller
 from kfetch_jobs.supervise.run_process import (
@@ -39,6 +43,7 @@ from kfetch_jobs.supervise.run_process import (
     run_mark,
     run_process,
 )
+from kfetch_jobs.supervise.shared_state import leads_no_longer
 from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord, WaitingOrder
 from kfetch_jobs.supervise.supervised_job import (
@@ -67,9 +72,16 @@ _STARTING_ORDERS = (Order.START, Order.RESTART, Order.RESUME)
 class Supervisor:
     """The only supervisor of its storage. Not for use by several threads."""
 
-    def __init__(self, project: Project, store: Store, command: Command | None = None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        store: Store,
+        command: Command | None = None,
+        lead: Lead | None = None,
+    ) -> None:
         self._project = project
         self._store = store
+        self._lead = lead
         self._command = command or command_for_runs(project)
         self._jobs: dict[str, SupervisedJob] = {}
         self._saved: dict[str, JobState] = {}
@@ -81,23 +93,36 @@ class Supervisor:
 
     @classmethod
     @contextmanager
-    def start(cls, project: Project, command: Command | None = None) -> Iterator[Supervisor]:
+    def start(
+        cls, project: Project, command: Command | None = None, lead: Lead | None = None
+    ) -> Iterator[Supervisor]:
         """Become the supervisor of a storage; the caller holds its lock.
 
-        Raises ConfigError for any mistake in the project. After a killed supervisor, the new one
-        logs the mistakes instead, and supervises the other jobs: at night nobody can correct a
-        file.
+        ``lead``: of a project with supervisors on several hosts.
+
+        Raises ConfigError for any mistake in the project. After a killed supervisor, or one on
+        another host, the new one logs the mistakes instead, and supervises the other jobs: at night
+        nobody can correct a file.
         """
         jobs, mistakes = project.jobs_and_mistakes()
         with Store.of(project.storage) as store:
             last = store.last_supervisor()
-            clean = last is None or last.ended_s is not None
+            ended_s = last.ended_s if last else None
+            clean = last is None or ended_s is not None
+            if lead is not None:
+                store.publish = lead.publish
+                if (state := lead.claim(project.environment_name)) is not None:
+                    store.load(state)
+                    own = state.place == lead.place
+                    ended_s, clean = state.ended_s, own and state.ended_s is not None
+                    if not own:
+                        store.end_open_runs(time.time(), leads_no_longer(state.place))
             if mistakes and clean:
                 raise ConfigError(*mistakes)
             for mistake in mistakes:
                 log.error("%s", mistake)
-            supervisor = cls(project, store, command)
-            supervisor._take_over(jobs, last.ended_s if last else None, clean=clean)
+            supervisor = cls(project, store, command, lead)
+            supervisor._take_over(jobs, ended_s, clean=clean)
             yield supervisor
 
     def _take_over(self, jobs: dict[str, Job], ended_s: float | None, *, clean: bool) -> None:
@@ -180,17 +205,40 @@ class Supervisor:
 
     def _reset_without_process(self, supervised: SupervisedJob, now: float) -> None:
         """Reset a job whose phase needs a process if the job has none."""
-        if supervised.state.phase.has_process and supervised.process is None:
-            supervised.state = state_machine.initial_state(supervised.rules, now, supervised.state)
+        before = supervised.state
+        if before.phase.has_process and supervised.process is None:
+            supervised.state = replace(
+                state_machine.initial_state(supervised.rules, now, before),
+                failures=before.failures,
+                silent_kills=before.silent_kills,
+                sentence=before.sentence,
+            )
 
     def run(self, stop: Callable[[], bool], hurry: Callable[[], bool]) -> None:
         """Supervise until ``stop`` returns True; then end every job with all its processes.
 
-        Once ``hurry`` returns True, jobs end without waiting for their micro-batches.
+        Once ``hurry`` returns True, jobs end without waiting for their micro-batches. A supervisor
+        that leads no longer ends its jobs before another host may run them.
         """
-        while not stop():
+        while not stop() and not self._trouble():
             time.sleep(TICK_S if self._tick_succeeded() else _AGAIN_S)
-        self._end_all(hurry)
+        if not self._trouble():
+            self._end_all(hurry)
+        if trouble := self._trouble():
+            self._abandon(trouble)
+
+    def _trouble(self) -> str:
+        """Returns why this supervisor leads no longer; nothing while it leads."""
+        return self._lead.trouble() if self._lead else ""
+
+    def _abandon(self, trouble: str) -> None:
+        """End every job before the lease ends. The database stays as it is for the next leader."""
+        self._shutting_down = True
+        log.error("%s: this host leads no longer, and ends its jobs", trouble)
+        processes = [one.process for one in self._jobs.values() if one.process is not None]
+        gone = end_together(processes, self._lead.left_s() if self._lead else 0.0)
+        if not all(gone):
+            log.error("some processes of jobs do not die; they can write no checkpoint any more")
 
     def _tick_succeeded(self) -> bool:
         """Run one tick. Jobs run on while the supervisor cannot write to its disk."""
@@ -214,6 +262,8 @@ class Supervisor:
 
     def tick(self, now: float) -> None:
         """Read orders, check processes and take the due actions, once."""
+        if self._lead is not None:
+            self._take_shared_orders(self._lead)
         self._take_orders(now)
         self._killer.end_unwanted(self._jobs, now)
         for supervised in self._jobs.values():
@@ -233,6 +283,12 @@ class Supervisor:
     def _changed_states(self) -> dict[str, JobState]:
         states = {name: supervised.state for name, supervised in self._jobs.items()}
         return {name: state for name, state in states.items() if self._saved.get(name) != state}
+
+    def _take_shared_orders(self, lead: Lead) -> None:
+        try:
+            lead.take_orders(self._store)
+        except SupervisorError as error:  # it comes again at the next look
+            log.warning("orders of other hosts: %s", error)
 
     def _take_orders(self, now: float) -> None:
         for waiting in self._store.waiting_orders():
@@ -416,6 +472,8 @@ class Supervisor:
         for supervised in self._jobs.values():
             supervised.state = state_machine.interrupt(supervised.state, now)
         while running := [one for one in self._jobs.values() if one.process is not None]:
+            if self._trouble():
+                return
             try:
                 self._end_round(hurry)
             except (SupervisorError, OSError) as error:

@@ -51,7 +51,7 @@ def show(
     """
     from kfetch_jobs.checkpoints.checkpoint import job_checkpoint
 
-    checkpoint = job_checkpoint(project_of(project, environment).job(job))
+    checkpoint = job_checkpoint(project_of(project, environment).job(job), quick=True)
     if as_json:
         typer.echo(json.dumps(_checkpoint_json(job, checkpoint)))
     else:

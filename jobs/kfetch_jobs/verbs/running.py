@@ -17,6 +17,7 @@ from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, proje
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.config import Job
     from kfetch_jobs.progress.batch import Batch
+    from kfetch_jobs.progress.term_file import TermFile
     from kfetch_jobs.run import RunResult
 
 
@@ -38,6 +39,7 @@ def run(
       kfetch broker start --port 9092
       KFETCH_BOOTSTRAP=127.0.0.1:9092 kfetch run clicks
     """
+    from kfetch_jobs.supervise.leadership import term_file
     from kfetch_jobs.util.redact import redacted_output
     from kfetch_jobs.util.rotating_log import RunLog
 
@@ -48,8 +50,9 @@ def run(
             RunLog(whole.storage / job / "run.log").install()
         loaded = whole.job(job)
         redacted = loaded.redacted
+        led = ending is not None and whole.file.sharedState is not None
         with redacted_output(redacted):
-            outcome = _run(loaded)
+            outcome = _run(loaded, term_file(whole.storage) if led else None)
     except Exception as error:
         if ending:
             _write_error(ending, error, redacted)
@@ -60,11 +63,11 @@ def run(
         typer.echo(json.dumps(asdict(outcome)))
 
 
-def _run(job: Job) -> RunResult:
+def _run(job: Job, term: TermFile | None) -> RunResult:
     from kfetch_jobs.run import run as run_job
 
     typer.echo(f"job {job.name} writes {job.target} (log: {job.directory / 'spark.log'})", err=True)
-    outcome = run_job(job, _print_batch)
+    outcome = run_job(job, _print_batch, term)
     how = "stopped" if outcome.stopped else "ended"
     typer.echo(
         f"{how}: {counted(outcome.batches, 'micro-batch', 'micro-batches')}, "

@@ -76,7 +76,7 @@ def status(
 
     \b
     The command exits with 3 in these cases:
-    - No supervisor runs, or its loop does not go on.
+    - No supervisor runs, or its loop does not go on. With sharedState: no supervisor leads.
     - A job is beyond the limits of its file.
     - A job waits after a failure, or the supervisor has given it up.
     - A job still runs although its file is gone or disables it.
@@ -111,24 +111,28 @@ def _print(overview: ProjectStatus, as_json: bool) -> None:
 def _show(overview: ProjectStatus) -> None:
     now = time.time()
     environment = f" ({overview.environment})" if overview.environment else ""
+    name = f"{overview.project}{environment}"
     if overview.supervisor is None:
-        typer.echo(f"{overview.project}{environment}: no supervisor runs: start one with kfetch up")
+        here = " on this host" if overview.lead else ""
+        typer.echo(f"{name}: no supervisor runs{here}: start one with kfetch up")
     else:
         since = duration(now - (overview.supervised_s or now))
-        typer.echo(
-            f"{overview.project}{environment}: supervised for {since} by {overview.supervisor}"
-        )
+        does = "waits for the lead" if overview.led_elsewhere else "supervised"
+        typer.echo(f"{name}: {does} for {since} by {overview.supervisor}")
+    for sentence in overview.lead.sentences() if overview.lead else ():
+        typer.echo(sentence)
     if overview.stuck:
         age = duration(overview.loop_age_s or 0.0)
         typer.echo(
             f"the supervisor has done nothing for {age}: it takes no orders and restarts no job: "
             "see kfetch logs"
         )
-    rows = [_status_row(job, now, overview.supervisor) for job in overview.jobs]
+    supervised = overview.supervisor is not None or overview.led_elsewhere
+    rows = [_status_row(job, now, supervised=supervised) for job in overview.jobs]
     table(("job", "phase", "since", "batch", "behind", "waiting", "failures", "about"), rows)
 
 
-def _status_row(job: JobStatus, now: float, supervisor: int | None) -> tuple[str, ...]:
+def _status_row(job: JobStatus, now: float, *, supervised: bool) -> tuple[str, ...]:
     return (
         job.name,
         _phase(job),
@@ -137,7 +141,7 @@ def _status_row(job: JobStatus, now: float, supervisor: int | None) -> tuple[str
         _behind(job, now),
         duration(job.lag_s) if job.lag_s else "",
         number(job.failures or None),
-        "; ".join(filter(None, (_about(job, now, supervisor), _lease(job, now)))),
+        "; ".join(filter(None, (_about(job, now, supervised=supervised), _lease(job, now)))),
     )
 
 
@@ -164,13 +168,13 @@ def _behind(job: JobStatus, now: float) -> str:
     return f"at least {number(job.lag)}, {duration(now - job.lag_seen_at)} ago"
 
 
-def _about(job: JobStatus, now: float, supervisor: int | None) -> str:
+def _about(job: JobStatus, now: float, *, supervised: bool) -> str:
     """Returns the job's problem, else its next step. Without a supervisor there is no next step."""
     from kfetch_jobs.supervise.state_machine import Phase
 
     settled = (None, Phase.FINISHED, Phase.FAILED, Phase.PAUSED, Phase.STOPPED)
     file_is_good = job.enabled and not job.mistake and not job.orphan
-    if supervisor is None and file_is_good and job.phase not in settled:
+    if not supervised and file_is_good and job.phase not in settled:
         return "; ".join((*job.unhealthy, "not supervised: kfetch up"))
     return "; ".join(job.unhealthy) or _next(job, now) or _unknown_lag(job)
 
@@ -218,11 +222,13 @@ def history(
     Example: print the last failures of one job
       kfetch history clicks -n 100 --json | jq '.[] | select(.kind == "failed")'
     """
+    from kfetch_jobs.supervise.leadership import read_lead
     from kfetch_jobs.supervise.status import with_times
     from kfetch_jobs.supervise.store import Store
 
-    storage = project_of(project, environment).storage
-    with Store.of(storage) as store:
+    loaded = project_of(project, environment)
+    with Store.of(loaded.storage) as store:
+        read_lead(loaded, store)
         names: list[str | None] = [*jobs] if jobs else [None]
         runs = [run for job in names for run in store.history(job, count)]
     if as_json:

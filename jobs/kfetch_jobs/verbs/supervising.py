@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +69,9 @@ def up(
     each job's micro-batch. A second Ctrl-C stops the jobs at once. If somebody kills the
     supervisor, its jobs continue, and the next supervisor takes them over.
 
+    If the project's file has sharedState, several hosts may run kfetch up. One of them leads. The
+    others wait, and one takes over within a minute if the leader ends or dies.
+
     The supervisor serves a page at http://127.0.0.1:4747, and Prometheus metrics at /metrics of
     that address. Other machines can use another address (--listen), but only with a token. Set
     KFETCH_TOKEN to the token. People log in with it. Programs send it in the header Authorization:
@@ -82,8 +86,8 @@ def up(
         _detach(loaded, environment, listen)
         return
     from kfetch_jobs.supervise.background import note_up
-    from kfetch_jobs.supervise.supervisor import Supervisor
     from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
+    from kfetch_jobs.supervise.terms import Terms
     from kfetch_jobs.util.redact import redacted_output
     from kfetch_jobs.web.address import page_sentence
     from kfetch_jobs.web.serve import listening, serving
@@ -94,12 +98,21 @@ def up(
         _signals() as (stop, hurry),
         hold_supervisor_lock(loaded.storage),  # before the address: a running supervisor has both
         listening(listen) as (listener, logins, closed),
-        Supervisor.start(loaded) as supervisor,
-        serving(loaded, listener, logins, lambda: supervisor.last_tick_s) as address,
+        ExitStack() as page,
     ):
-        page = page_sentence(address, token=bool(logins.token), closed=closed)
-        note_up(loaded.storage, page)
-        supervisor.run(stop, hurry)
+
+        @cache
+        def sentence() -> str:
+            address = page.enter_context(
+                serving(loaded, listener, logins, lambda: terms.last_step_s)
+            )
+            return page_sentence(address, token=bool(logins.token), closed=closed)
+
+        def ready(lead: str) -> None:
+            note_up(loaded.storage, "\n".join(filter(None, (lead, sentence()))))
+
+        terms = Terms(loaded, stop, hurry, ready)
+        terms.run()
 
 
 def _detach(project: Project, environment: str | None, listen: str | None) -> None:
@@ -153,23 +166,26 @@ def down(
     timeout: Timeout = _TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Stop the supervisor and every job.
+    """Stop the supervisor and every job of this host.
 
     The command also stops jobs that a killed supervisor has left running. It waits for their
-    micro-batches.
+    micro-batches. If another host waits for the lead, it takes over at once.
 
     \b
     Example: stop the jobs of a killed supervisor at once
       kfetch down --now
     """
     from kfetch_jobs.supervise.control import shut_down as end
+    from kfetch_jobs.supervise.leadership import read_lead
     from kfetch_jobs.supervise.store import Store
 
     loaded = project_of(project, environment)
     with Store.of(loaded.storage) as store:
         runs = end(loaded, store, timeout_s=timeout, now=now)
-    sentence = f"down; {counted(runs, 'job was', 'jobs were')} running"
-    print_result(as_json, {"ended": runs}, [sentence])
+        lead = read_lead(loaded, store)
+    sentences = [f"down; {counted(runs, 'job was', 'jobs were')} running"]
+    sentences += lead.sentences() if lead else []
+    print_result(as_json, {"ended": runs}, sentences)
 
 
 def start(
@@ -275,6 +291,7 @@ def _send_order(
     timeout_s: float = _TIMEOUT_S,
 ) -> None:
     from kfetch_jobs.supervise.control import give_order, wait_until_done
+    from kfetch_jobs.supervise.leadership import refresh_if_led_elsewhere
     from kfetch_jobs.supervise.state_machine import Order
     from kfetch_jobs.supervise.store import Store
 
@@ -284,7 +301,7 @@ def _send_order(
     with Store.of(loaded.storage) as store:
         notes = give_order(loaded, store, jobs, order)
         if notes is not None:
-            wait_until_done(store, jobs, order, timeout_s)
+            wait_until_done(store, jobs, order, timeout_s, refresh_if_led_elsewhere(loaded, store))
         states = store.states()
     phases = {name: states[name].phase if name in states else None for name in jobs}
     document = {"taken": notes is not None, "jobs": phases, "notes": list(notes or ())}

@@ -20,6 +20,7 @@ from kfetch.admin.offset_log import PlannedBatch, SourceLine, Writer, parse_batc
 from kfetch.errors import CheckpointError
 from kfetch.offsets import Offsets
 from kfetch.storage.lease import Lease, parse
+from kfetch.storage.objects import ObjectPath, Page
 from kfetch.storage.open import READABLE, StoredPath, lease_beside, stored_path
 from kfetch.storage.versions import Version
 
@@ -187,14 +188,17 @@ def _is_checkpoint(path: StoredPath) -> bool:
         raise _unreadable(path, cause) from None
 
 
-def read_checkpoint(path: StoredPath) -> Checkpoint:
+def read_checkpoint(path: StoredPath, *, near: int | None = None) -> Checkpoint:
     """Returns the checkpoint in a directory; an empty one if there is none.
 
     This reads the commits first. So a running query can't add a commit whose plan this misses.
     Raises CheckpointError if Spark or kfetch could not use the files that a start reads.
+
+    ``near``: a micro-batch that may be one of the last. In a store it saves most requests if the
+    numbers have no gaps, as those of a query without asynchronous progress. It may be wrong.
     """
-    committed = max(batch_numbers(path / "commits"), default=None)
-    numbers = batch_numbers(path / "offsets")
+    committed = max(_last_numbers(path / "commits", near), default=None)
+    numbers = _last_numbers(path / "offsets", None if near is None else committed)
     if not numbers and committed is not None:
         raise _unusable(path / "commits", "has commits, but offsets has no plan of them")
     if not numbers:
@@ -235,6 +239,40 @@ def batch_numbers(log: StoredPath) -> list[int]:
         return sorted(int(file.name) for file in log.iterdir() if file.name.isdigit())
     except FileNotFoundError:
         return []
+    except OSError as cause:
+        raise _unreadable(log, cause) from None
+
+
+def _last_numbers(log: StoredPath, near: int | None) -> list[int]:
+    """Returns the numbers in a log, in order: all, or those from ``near`` on."""
+    if isinstance(log, ObjectPath) and near is not None and (found := _numbers_from(log, near)):
+        return found
+    return batch_numbers(log)
+
+
+def _numbers_from(log: ObjectPath, first: int) -> list[int]:
+    """Returns the numbers from ``first`` to the last one; none if that takes more than this.
+
+    Names are sorted as text: 99 follows 9, 98 and 989. A name's stem stands before all that begin
+    with it. Among low numbers there may be gaps while Spark removes them, so it looks for one.
+    """
+    found: list[int] = []
+    page: Page | None = None
+    while True:
+        name = str(first + len(found))
+        stem = name[:-1]
+        if page is None or not (page.covers(name) or page.behind == stem):
+            page = _page_behind(log, stem)
+        if name not in page.names:
+            break
+        found.append(int(name))
+    gap = any(int(other) > int(name) for other in page.names if other.isdigit())
+    return found if page.covers(name) and not gap else []
+
+
+def _page_behind(log: ObjectPath, name: str) -> Page:
+    try:
+        return log.page_behind(name)
     except OSError as cause:
         raise _unreadable(log, cause) from None
 

@@ -313,8 +313,9 @@ class SplitReader:
         """The deadline is over: extend it while ranges wait for memory or another task.
 
         A range's time starts when the broker is asked. Before that the range waits for another task
-        of this executor, and Spark sets that task's pace. Raises ReadStalled if a broker was asked
-        for the whole timeout, or after ten timeouts.
+        of this executor, and Spark sets that task's pace. Raises ReadStalled if brokers were asked
+        for every range for the whole timeout, or after ten timeouts: a range that waits gives its
+        siblings more time, too.
         """
         requested = [self._source.requested_since(p) for p in self._unfinished.values()]
         until = self._options.poll_timeout_s + max(requested, default=0.0)

@@ -7,6 +7,7 @@ with hold(file, this_process("run of job clicks"), ends_process=True) as lease:
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -44,6 +45,9 @@ _Result = TypeVar("_Result")
 
 Report = Callable[[str], None]
 """Gets a sentence when a wait begins."""
+
+Wait = Callable[[Sight], None]
+"""Sleeps until the next look at a lease that another process holds. It may raise to give up."""
 
 
 class Switch(Protocol):
@@ -201,14 +205,18 @@ def take(
     around: Surroundings,
     report: Report,
     switch: Switch | None = None,
+    wait: Wait | None = None,
+    noted: Sight | None = None,
 ) -> HeldLease:
     """Take a lease, once its holder has released it, is dead, or was silent for long enough.
 
     Raises CheckpointInUse if somebody holds it, and CheckpointError if the file can't be used. It
-    returns within four thirds of the holder's lease, and the time of a few requests.
+    returns within four thirds of the holder's lease, and the time of a few requests. With ``wait``
+    it waits for a living holder, too, for as long as ``wait`` returns. ``noted``: what another
+    process of this machine has seen of the lease before.
     """
-    for _ in range(_CONFLICTS_MAX):
-        sight = _free(file, around, report)
+    for _ in itertools.count() if wait else range(_CONFLICTS_MAX):
+        sight = _awaited(file, around, wait) if wait else _free(file, around, report, noted)
         before = sight.lease if sight else None
         lease = taken(before, holder, length_s, around.wall())
         term = Term(around.clock(), length_s)
@@ -224,10 +232,12 @@ def take(
     raise CheckpointInUse(f"many processes write the lease {file}", file=str(file))
 
 
-def _free(file: VersionedFile, around: Surroundings, report: Report) -> Sight | None:
+def _free(
+    file: VersionedFile, around: Surroundings, report: Report, noted: Sight | None
+) -> Sight | None:
     """Returns the version that may be replaced; None if there is none. Waits for it."""
     first: Sight | None = None
-    sight: Sight | None = None
+    sight = noted
     while (version := _patiently(file, "read", file.read, around)) is not None:
         sight = seen(sight, version.token, version.content, around.clock())
         holder = sight.lease and sight.lease.holder
@@ -242,6 +252,23 @@ def _free(file: VersionedFile, around: Surroundings, report: Report) -> Sight | 
             first = sight
             report(f"{_held(file, sight)}. Waiting for a sign of life, {wait_s:.0f} s at most")
         around.sleep(min(_LOOK_S, max(wait_s, 0.0)))
+    return None
+
+
+def _awaited(file: VersionedFile, around: Surroundings, wait: Wait) -> Sight | None:
+    """Returns the version that may be replaced, however long that takes; None if there is none.
+
+    A holder that is stopped on this machine keeps the lease for no longer than one elsewhere.
+    """
+    sight: Sight | None = None
+    while (version := _patiently(file, "read", file.read, around)) is not None:
+        sight = seen(sight, version.token, version.content, around.clock())
+        holder = sight.lease.holder if sight.lease else None
+        dead = holder is not None and around.life_of(holder) is Life.DEAD
+        life = Life.DEAD if dead else Life.UNKNOWN
+        if judge(sight, sight, life, around.clock()) is Decision.TAKE:
+            return sight
+        wait(sight)
     return None
 
 
@@ -303,6 +330,8 @@ def hold(
     around: Surroundings | None = None,
     report: Report = lambda _: None,
     switch: Switch | None = None,
+    wait: Wait | None = None,
+    noted: Sight | None = None,
 ) -> Iterator[HeldLease]:
     """Hold a lease for the block. A thread renews it. See ``take``.
 
@@ -310,7 +339,16 @@ def hold(
     """
     around = around or Surroundings()
     try:
-        lease = take(file, holder, length_s=length_s, around=around, report=report, switch=switch)
+        lease = take(
+            file,
+            holder,
+            length_s=length_s,
+            around=around,
+            report=report,
+            switch=switch,
+            wait=wait,
+            noted=noted,
+        )
     except BaseException:
         if switch:
             switch.close()

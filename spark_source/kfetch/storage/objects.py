@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,10 +21,27 @@ _OTHER_REGION = ("redirect without LOCATION", "AuthorizationHeaderMalformed")
 """Parts of errors after AWS has answered that the bucket is in another region."""
 _ENDED_EARLY = "response body error"
 """A part of the client's error if the connection ends within an answer."""
+_LISTED_MAX = 1000
+"""How many names a request lists."""
 _TOGETHER = 16
 """How many objects are copied at once."""
 READ_MAX = 64 << 20
 """The largest object that is read, in bytes. A file of a checkpoint has a few kilobytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list of names, which is sorted as text: 99 follows 9, 98 and 989."""
+
+    behind: str
+    """The text that it follows."""
+    names: Sequence[str]
+    is_last: bool
+    """Whether no name follows."""
+
+    def covers(self, name: str) -> bool:
+        """Returns whether the whole list has the name only if this part has it."""
+        return self.behind < name and (self.is_last or name <= self.names[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +153,20 @@ class ObjectPath:
             raise FileNotFoundError(errno.ENOENT, "no such directory", str(self))
         for key in sorted({key.strip("/") for key in keys} - {self.key}):
             yield ObjectPath(self.uri, key, self.store)
+
+    def page_behind(self, name: str) -> Page:
+        """Returns the first 1,000 names of objects below this one that follow ``name``.
+
+        One request: a store may begin a list anywhere.
+        """
+        below = f"{self.key}/"
+
+        def ask() -> list[Any]:
+            listed = self.store.list(below, offset=f"{below}{name}", chunk_size=_LISTED_MAX)
+            return next(iter(listed), [])
+
+        names = [one["path"].removeprefix(below) for one in self._asked(ask)]
+        return Page(name, names, len(names) < _LISTED_MAX)
 
     def _asked(self, request: Callable[[], Any]) -> Any:
         """Returns the answer of a request that may be repeated.

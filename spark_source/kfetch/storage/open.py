@@ -17,6 +17,8 @@ _TIMEOUT_S = 10
 """How long one request may take."""
 _RETRIES_S = 30
 """How long a request is repeated after a failure of the store or of the network."""
+_FIRST_PAUSE_S = 0.1
+"""How long the client waits before it repeats a request. Later pauses may be longer."""
 
 READABLE = f"file: and {', '.join(f'{scheme}:' for scheme in s3.SCHEMES)}"
 """What ``stored_path`` has a driver for, in words for errors."""
@@ -46,10 +48,14 @@ def stored_path(
 
 def lease_beside(checkpoint: StoredPath) -> VersionedFile:
     """Returns the lease of a checkpoint. It lies beside the directory itself, not beside links."""
-    if isinstance(checkpoint, ObjectPath):
-        return VersionedObject(checkpoint.parent / f"{checkpoint.name}.lease")
-    directory = checkpoint.resolve()
-    return VersionedDirectory(directory.with_name(f"{directory.name}.lease"))
+    if isinstance(checkpoint, Path):
+        checkpoint = checkpoint.resolve()
+    return versioned(checkpoint.parent / f"{checkpoint.name}.lease")
+
+
+def versioned(path: StoredPath) -> VersionedFile:
+    """Returns the file of this path of which only one writer makes the next version."""
+    return VersionedDirectory(path) if isinstance(path, Path) else VersionedObject(path)
 
 
 def _s3_store(
@@ -65,7 +71,11 @@ def _s3_store(
         ) from None
     wait = f"{round((request_s or _TIMEOUT_S) * 1000)}ms"
     waits = {"timeout": wait, "connect_timeout": wait}
-    retries = {"max_retries": 0 if request_s else 5, "retry_timeout": timedelta(seconds=_RETRIES_S)}
+    retries = {
+        "max_retries": 0 if request_s else 5,
+        "retry_timeout": timedelta(seconds=_RETRIES_S),
+        "backoff": {"init_backoff": timedelta(seconds=_FIRST_PAUSE_S)},
+    }
     options = {**waits, **config.get("client_options", {})}  # type: ignore[dict-item]
     try:
         return S3Store(

@@ -11,6 +11,7 @@ import os
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,9 @@ from kfetch.errors import LeaseLost
 from kfetch.storage.lease import LENGTH_S
 
 _YES = b"1"
+_PREFIX, _NAME = "kfetch-", "permission"
+_BEGINS_S = 60.0
+"""A younger socket may be that of a process which does not listen yet."""
 _PATH_BYTES_MAX = 70
 """A socket's path has 103 bytes at most on macOS, and four more on Linux."""
 _ANSWER_S = LENGTH_S
@@ -30,13 +34,15 @@ def granting(check: Callable[[], None]) -> Iterator[Path]:
     """Answer all who ask during the block, and yield the socket's path for ``ask``.
 
     ``check`` raises LeaseLost if this process must not write any more. Only processes of this user
-    can ask: the socket is in a directory of its own.
+    can ask: the socket is in a directory of its own. Removes those of killed processes.
     """
+    parent = _short_directory()
+    _remove_left_over(parent)
     with (
-        tempfile.TemporaryDirectory(prefix="kfetch-", dir=_short_directory()) as directory,
+        tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as directory,
         socket.socket(socket.AF_UNIX) as server,
     ):
-        path = Path(directory) / "permission"
+        path = Path(directory) / _NAME
         server.bind(str(path))
         server.listen()
         thread = threading.Thread(
@@ -51,9 +57,32 @@ def granting(check: Callable[[], None]) -> Iterator[Path]:
             thread.join(1)
 
 
-def _short_directory() -> str | None:
-    """Returns /tmp if paths in the usual directory are too long for a socket; else None."""
-    return None if len(os.fsencode(tempfile.gettempdir())) <= _PATH_BYTES_MAX else "/tmp"  # noqa: S108
+def _short_directory() -> Path:
+    """Returns the directory for temporary files, or /tmp if its paths are too long for a socket."""
+    usual = tempfile.gettempdir()
+    return Path(usual if len(os.fsencode(usual)) <= _PATH_BYTES_MAX else "/tmp")  # noqa: S108
+
+
+def _remove_left_over(parent: Path) -> None:
+    """Remove the sockets on which nobody listens any more, with their directories.
+
+    A process that was killed has left them. Those of other users stay.
+    """
+    for path in parent.glob(f"{_PREFIX}*/{_NAME}"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _BEGINS_S and not _has_listener(path):
+                path.unlink()
+                path.parent.rmdir()
+
+
+def _has_listener(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1)
+        try:
+            connection.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        return True
 
 
 def _answer(server: socket.socket, check: Callable[[], None]) -> None:

@@ -60,7 +60,7 @@ def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subpro
         yield process
         process.kill()
     for agent in launch._started:
-        agent.wait(20)
+        agent.wait(60)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ BATCHES = 6
 Rows = list[tuple[int, int, bytes]]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> bool:
     """Wait until a condition is true. Returns whether it was in time."""
     deadline = time.monotonic() + seconds
     while not condition():

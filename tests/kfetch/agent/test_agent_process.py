@@ -46,7 +46,7 @@ def test_one_error_does_not_keep_queries_open(monkeypatch: pytest.MonkeyPatch) -
     thread = threading.Thread(target=agent._close_idle, args=(Failing(Budget(1 << 20)), stop))
     thread.start()
     try:
-        assert wait_until(lambda: len(rounds) > 2, 5)
+        assert wait_until(lambda: len(rounds) > 2)
     finally:
         stop.set()
         thread.join()

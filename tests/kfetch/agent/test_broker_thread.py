@@ -78,7 +78,7 @@ def records_of(inbox: Inbox, deadline: float) -> list[RecordsArrived]:
 def arrivals_until(inbox: Inbox, end: int) -> list[RecordsArrived]:
     """The arrivals of a task until its range is done, with their memory released."""
     arrivals: list[RecordsArrived] = []
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (not arrivals or arrivals[-1].next_offset < end):
         arrivals += records_of(inbox, deadline)
     for arrival in arrivals:
@@ -125,7 +125,7 @@ def test_a_throttling_broker_delays_only_requests(kafka: LittleKafka, budget: Bu
 
             assert 0 == budget.used
             assert 1 == len(node.asked(FetchRequest))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ def test_a_thread_that_dies_of_a_bug_is_replaced(
         with pytest.raises(AgentError, match="a bug"):
             read(query, part(kafka, T0))
         assert isinstance(thread, BrokerThread)
-        thread._thread.join(10)
+        thread._thread.join(60)
         assert thread.retired
         assert thread not in query._running
 

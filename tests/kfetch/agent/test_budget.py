@@ -100,11 +100,11 @@ def test_a_release_wakes_a_waiting_request() -> None:
     budget = Budget(100)
     first = budget.reserve(90, 0)
     assert first is not None
-    threading.Timer(0.1, first.release).start()
     began = time.monotonic()
+    threading.Timer(0.1, first.release).start()
 
-    assert budget.reserve(50, 30) is not None
-    assert 0.05 < time.monotonic() - began < 5
+    assert budget.reserve(50, 60) is not None
+    assert 0.05 < time.monotonic() - began < 30
 
 
 def test_full_segments_let_one_request_pass() -> None:
@@ -150,7 +150,7 @@ def test_few_readers_decode_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lock, started = threading.Lock(), threading.Barrier(8)
 
     def decode() -> None:
-        started.wait(10)
+        started.wait(60)
         for _ in range(50):
             with DecodingMemory(budget, lambda: None):
                 with lock:
@@ -164,7 +164,7 @@ def test_few_readers_decode_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
 
     assert most[0] in (1, 2)
 

@@ -56,15 +56,15 @@ class Decoder(threading.Thread):
                     self.memory.reserve(size)
                     self.reserved += size
                     if size == self.reserved:  # the first
-                        self._barrier.wait(10)
-                self.go_on.wait(10)
+                        self._barrier.wait(60)
+                self.go_on.wait(60)
         except ChannelClosed as error:
             self.error = error
 
     def end(self) -> None:
         """Let it return its memory."""
         self.go_on.set()
-        self.join(10)
+        self.join(60)
 
 
 def test_memory_is_counted_before_its_use(budget: Budget) -> None:
@@ -196,7 +196,7 @@ def test_a_decoder_whose_worker_has_gone_stops_waiting(
         raise ChannelClosed("the worker has closed its channel")
 
     orphan = Decoder(budget, *sizes, check_worker=gone)
-    orphan.join(10)
+    orphan.join(60)
     for other in others:
         other.end()
     last = Decoder(budget, LIMIT)

@@ -19,4 +19,4 @@ def test_a_closed_worker_ends_its_read(query: SharedQuery, budget: Budget) -> No
         closing(Inbox(query.reader_of, budget, lambda: True)) as inbox,
         pytest.raises(ChannelClosed),
     ):
-        inbox.next(time.monotonic() + 10, time.monotonic() + 10)
+        inbox.next(time.monotonic() + 60, time.monotonic() + 60)

@@ -62,7 +62,7 @@ def test_an_agent_leaves_with_its_owner(
     executor.kill()
     executor.wait()
 
-    assert wait_until(lambda: not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE, 5)
+    assert wait_until(lambda: not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE)
     assert not files.socket.exists()
 
 

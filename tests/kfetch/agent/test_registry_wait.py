@@ -66,12 +66,12 @@ def test_other_queries_read_on(
             waiting = thread.submit(
                 lambda: [*agent.batches(of_registry, part(kafka, T0), query="waits")]
             )
-            assert registry.arrived.wait(10)
+            assert registry.arrived.wait(60)
             (batch,) = agent.batches(plain, part(kafka, T1), query="reads on")
 
             assert [{"a": 7}] == batch["value"].to_pylist()
             assert not waiting.done()
             registry.may_answer.set()
-            rows = [row for batch in waiting.result(10) for row in batch["value"].to_pylist()]
+            rows = [row for batch in waiting.result(60) for row in batch["value"].to_pylist()]
         assert 1 == rows[-1]["a"]
         assert wait_until(lambda: agent.queries.budget.used == 0)

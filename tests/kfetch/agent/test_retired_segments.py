@@ -35,7 +35,7 @@ def worker() -> Iterator[Channel]:
     agent.start()
     yield worker_end
     worker_end.close()
-    agent.join(timeout=5)
+    agent.join(timeout=60)
     agent_end.close()
 
 

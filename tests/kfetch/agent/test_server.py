@@ -302,9 +302,9 @@ def test_keep_alive_messages_let_a_worker_wait(
     monkeypatch.setattr(segment_pool, "_KEEP_ALIVE_S", 0.05)
     monkeypatch.setattr(reply_memory, "_WAIT_S", 0.01)
     hog = agent.queries.budget.reserve(1, 0)
-    short_timeout = options(kafka, kafkaConsumer__pollTimeoutMs="60")
+    short_timeout = options(kafka, kafkaConsumer__pollTimeoutMs="200")
     with closing(agent.connect()) as channel:
-        channel.set_timeout(0.4)
+        channel.set_timeout(1.5)
         channel.send(ReadRequest(query="q", options=short_timeout, ranges=(part(kafka, T0),)))
 
         with pytest.raises(ReadStalled, match=r"memory \(kfetch.agent.memory\)"):

@@ -25,7 +25,7 @@ def metadata(kafka: LittleKafka) -> SharedMetadata:
 
 def soon() -> float:
     """A deadline."""
-    return time.monotonic() + 10
+    return time.monotonic() + 60
 
 
 def requested(kafka: LittleKafka) -> list[list[str]]:
@@ -79,7 +79,7 @@ def test_a_task_does_not_wait_past_its_deadline(
     """A silent broker holds up each task up to its own deadline. Then another task may ask."""
     kafka.nodes[1].answer(MetadataRequest, Silence())
     with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(metadata.view, {"t"}, 0.0, time.monotonic() + 0.3)
+        slow = pool.submit(metadata.view, {"t"}, 0.0, time.monotonic() + 1.5)
         assert wait_until(lambda: len(requested(kafka)) == 1)
         with pytest.raises(ConnectionLost, match="another task got no answer"):
             metadata.view({"t"}, 0.0, time.monotonic() + 0.05)

@@ -19,7 +19,7 @@ def query(kafka: LittleKafka, **more: str) -> InlineQuery:
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap,
         "subscribe": "t",
-        "kafka.request.timeout.ms": "5000",
+        "kafka.request.timeout.ms": "60000",
         "kafka.retry.backoff.ms": "1",
         "kafka.retry.backoff.max.ms": "5",
         "kafka.max.partition.fetch.bytes": "1",  # one batch in a reply

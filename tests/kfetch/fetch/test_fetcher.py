@@ -20,11 +20,11 @@ from tests.kfetch.wire.scripted import Close, Raw, Silence, half, wrong_id
 
 T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
 FETCH = FetchOptions(max_wait_ms=10)
-NETWORK = NetworkOptions(request_timeout_s=5.0, connect_timeout_s=5.0, retry_backoff_s=0.001)
+NETWORK = NetworkOptions(request_timeout_s=60.0, connect_timeout_s=60.0, retry_backoff_s=0.001)
 VERSIONS = [(7, False), (12, False), (13, True), (18, True)]
 
 
-def soon(seconds: float = 10.0) -> float:
+def soon(seconds: float = 60.0) -> float:
     """A deadline."""
     return time.monotonic() + seconds
 

@@ -61,7 +61,7 @@ def test_compiling_one_format_keeps_no_other_waiting(monkeypatch: pytest.MonkeyP
 
     def slow(*_: Any) -> Any:
         compiles.set()
-        assert ends.wait(10)
+        assert ends.wait(60)
         raise RuntimeError
 
     known, new, avro = (
@@ -75,7 +75,7 @@ def test_compiling_one_format_keeps_no_other_waiting(monkeypatch: pytest.MonkeyP
     with ThreadPoolExecutor() as pool:
         try:
             compiling = pool.submit(typed_values.typed_values, avro)
-            assert compiles.wait(10)
+            assert compiles.wait(60)
             assert shared is pool.submit(typed_values.typed_values, known).result(2)
             assert pool.submit(typed_values.typed_values, new).result(2)
         finally:

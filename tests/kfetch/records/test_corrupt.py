@@ -185,7 +185,7 @@ def test_undecodable(decode: Decode, codec: str, section: bytes) -> None:
         decode([make_slice(data)])
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_nothing_to_decompress(decode: Decode, codec: str) -> None:
     """A compressed batch without a byte is corrupt, and decoding it ends."""

@@ -223,7 +223,7 @@ def test_any_message_set(data: bytes, magic: int) -> None:
     assert records.record_count > 0
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("codec", codecs.CODECS_LEGACY)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_compressed_message_without_a_byte(decode: Decode, codec: int, magic: int) -> None:

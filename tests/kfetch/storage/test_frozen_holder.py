@@ -67,7 +67,7 @@ def test_a_stopped_holder(tmp_path: Path, place: tuple[list[str], VersionedFile]
         command = [sys.executable, "-c", HOLDER, uri, str(output), *settings]
         with subprocess.Popen(command) as process:
             try:
-                assert wait_until(lambda at=output: at.stat().st_size > 0, 30)  # type: ignore[misc]
+                assert wait_until(lambda at=output: at.stat().st_size > 0)  # type: ignore[misc]
                 time.sleep(draw.random() * LENGTH_S)
                 process.send_signal(signal.SIGSTOP)
                 # Until it has stopped, it may renew its lease, and the waiter would see that.
@@ -77,10 +77,10 @@ def test_a_stopped_holder(tmp_path: Path, place: tuple[list[str], VersionedFile]
                 with hold(lease, me, length_s=30.0) as held:
                     size = output.stat().st_size
                     assert time.monotonic() - stopped < 3 * LENGTH_S + 5
-                    assert wait_until(lambda at=stopped: time.monotonic() > at + 3 * LENGTH_S, 30)  # type: ignore[misc]
+                    assert wait_until(lambda at=stopped: time.monotonic() > at + 3 * LENGTH_S)  # type: ignore[misc]
                     with suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGCONT)
-                    assert -signal.SIGKILL == process.wait(20)
+                    assert -signal.SIGKILL == process.wait(60)
                     assert size == output.stat().st_size
                     held.check()
             finally:

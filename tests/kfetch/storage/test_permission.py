@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import tempfile
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +48,34 @@ def test_nobody_answers() -> None:
         ask(str(path))
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """Returns an empty directory with a short path: that of a socket has a limit."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        yield Path(name)
+
+
+def test_what_a_killed_process_has_left(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next process removes it. It leaves the sockets of those that live, or that begin."""
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    left, begins = _bound(short / "kfetch-left"), _bound(short / "kfetch-begins")
+    with granting(lambda: None) as living:
+        for path in (left, living):
+            os.utime(path, (0, 0))
+        with granting(lambda: None):
+            assert not left.parent.exists()
+            assert (True, True) == (begins.exists(), living.exists())
+        ask(str(living))
+
+
+def _bound(directory: Path) -> Path:
+    """Returns a socket on which nobody listens."""
+    directory.mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(directory / "permission"))
+    return directory / "permission"
+
+
 def test_a_long_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A socket's path has 107 bytes at most, so the socket is elsewhere then."""
     long = tmp_path / ("x" * 100)
@@ -66,4 +97,4 @@ def test_a_holder_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hang(released: threading.Event) -> None:
-    released.wait(10)
+    released.wait(60)

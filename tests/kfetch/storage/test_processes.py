@@ -114,13 +114,13 @@ def test_the_kernel_ends_a_stopped_process(suspends: bool) -> None:
     program = _ENDS.format(timer="KernelTimer", arguments=f"(suspends={suspends})", seconds=0.5)
     with running(program) as process:
         process.send_signal(signal.SIGSTOP)
-        assert -signal.SIGKILL == process.wait(20)
+        assert -signal.SIGKILL == process.wait(60)
 
 
 def test_a_thread_ends_the_process() -> None:
     """Where the kernel has no such timer, a thread does it."""
     with running(_ENDS.format(timer="ThreadTimer", arguments="()", seconds=0.5)) as process:
-        assert -signal.SIGKILL == process.wait(20)
+        assert -signal.SIGKILL == process.wait(60)
 
 
 _LIVES = """
@@ -138,7 +138,7 @@ print("alive", flush=True)
 def test_a_closed_timer() -> None:
     """The process lives on."""
     with running(_LIVES) as process:
-        assert 0 == process.wait(20)
+        assert 0 == process.wait(60)
 
 
 _PARENT = """
@@ -161,7 +161,7 @@ def test_a_stopped_child_dies_with_its_parent() -> None:
         descriptor = os.pidfd_open(child)
         try:
             process.kill()
-            process.wait(20)
+            process.wait(60)
             assert select.select([descriptor], [], [], 20)[0]
         finally:
             os.close(descriptor)

@@ -98,14 +98,14 @@ def test_many_writers(file: VersionedFile) -> None:
             start: threading.Barrier = start,
             answers: list[str | None] = answers,
         ) -> None:
-            start.wait(10)
+            start.wait(60)
             answers[me] = file.write(f"{round_} {me}".encode(), before)
 
         threads = [threading.Thread(target=write, args=(me,)) for me in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         [winner] = [me for me, answer in enumerate(answers) if answer is not None]
         present = file.read()
         assert present == versions.Version(str(answers[winner]), f"{number} {winner}".encode())

@@ -59,7 +59,7 @@ def query(kafka: LittleKafka, **options: str) -> Driver:
         "kafka.bootstrap.servers": kafka.bootstrap,
         "subscribe": "t",
         "startingOffsets": "earliest",
-        "kafka.request.timeout.ms": "5000",
+        "kafka.request.timeout.ms": "60000",
         "kafka.retry.backoff.ms": "1",
         "kafka.retry.backoff.max.ms": "2",
         "fetchOffset.numRetries": "0",

@@ -12,7 +12,7 @@ from kfetch.watch.poller import Poller
 from kfetch.watch.watch import Watch
 from tests.kfetch.wire.little import LittleKafka
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class Query:
@@ -22,7 +22,7 @@ class Query:
         chosen = {
             "kafka.bootstrap.servers": kafka.bootstrap,
             "subscribe": "t",
-            "kafka.request.timeout.ms": "5000",
+            "kafka.request.timeout.ms": "60000",
             "kafka.retry.backoff.ms": "1",
             "kafka.retry.backoff.max.ms": "2",
             "fetchOffset.numRetries": "0",

@@ -35,10 +35,10 @@ def kafka() -> Iterator[LittleKafka]:
 
 
 def plan(kafka: LittleKafka, *conditions: Condition, **options: str) -> list[Split]:
-    """Returns the splits. By default it reads the whole topic t, and fails fast."""
+    """Returns the splits. By default it reads the whole topic t."""
     chosen = {
         "kafka.bootstrap.servers": kafka.bootstrap,
-        "kafka.request.timeout.ms": "300",
+        "kafka.request.timeout.ms": "60000",
         "kafka.retry.backoff.ms": "10",
         "fetchOffset.numRetries": "0",
         "subscribe": "t",
@@ -160,7 +160,7 @@ def test_partition_without_leader(kafka: LittleKafka) -> None:
     kafka.elect(T0, None)
 
     with pytest.raises(BrokerError, match="t-0"):
-        plan(kafka)
+        plan(kafka, kafka__request__timeout__ms="300")
 
 
 @pytest.mark.connector_case(

@@ -22,7 +22,7 @@ from tests.kfetch.wire.coordinator import Coordinator
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Silence
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def options(kafka: LittleKafka) -> SourceOptions:
         {
             "kafka.bootstrap.servers": kafka.bootstrap,
             "subscribe": "t",
-            "kafka.request.timeout.ms": "5000",
+            "kafka.request.timeout.ms": "60000",
             "kafka.retry.backoff.ms": "10",
         }
     )

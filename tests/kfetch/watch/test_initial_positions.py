@@ -162,14 +162,15 @@ def test_look_ups_are_repeated(kafka: LittleKafka, retries: str, works: bool) ->
 
 
 class SkippingClock:
-    """Replaces the module ``time``: a sleep moves the clock forward and returns at once."""
+    """Replaces the module ``time``. Its time passes only by sleeping, which returns at once."""
 
     def __init__(self) -> None:
         self.slept_s = 0.0
+        self._began_s = time.monotonic()
 
     def monotonic(self) -> float:
-        """Returns the machine's clock plus all sleeps, in seconds."""
-        return time.monotonic() + self.slept_s
+        """Returns when the clock was made, plus all sleeps, in seconds."""
+        return self._began_s + self.slept_s
 
     def sleep(self, seconds: float) -> None:
         """Moves the clock forward."""
@@ -264,5 +265,5 @@ def test_the_first_planning_of_a_new_query(
     with pytest.raises(ConnectionLost), caplog.at_level("WARNING"):
         driver.next_end(start, None)
 
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30
     assert "checkpoint" not in caplog.text

@@ -40,7 +40,7 @@ def test_small_ranges_share_a_split(kafka: LittleKafka, driver: Driver) -> None:
 
 def test_no_leader_at_planning(kafka: LittleKafka) -> None:
     """A partition that stays without a leader can't be planned; the error says what to do."""
-    driver = query(kafka, kafka__request__timeout__ms="300")
+    driver = query(kafka, kafka__request__timeout__ms="1000")
     start = logged(driver.initial_offsets())
     end = logged(driver.next_end(start, None))
     kafka.elect(T1, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -290,8 +289,6 @@ def test_partial_json(kafka: LittleKafka, places: dict[str, int], rest: int | No
 def test_a_start_costs_few_requests(kafka: LittleKafka) -> None:
     """A start at a time asks each leader once for the times."""
     driver: Driver = query(kafka, startingTimestamp="0")
-    began = time.monotonic()
     driver.initial_offsets()
 
     assert 2 == len(kafka.asked(ListOffsetsRequest))
-    assert time.monotonic() - began < 5

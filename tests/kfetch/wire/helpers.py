@@ -9,14 +9,14 @@ from kfetch.options import NetworkOptions
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OPTIONS = NetworkOptions(
-    request_timeout_s=5.0, connect_timeout_s=5.0, retry_backoff_s=0.001, retry_backoff_max_s=0.004
+    request_timeout_s=60.0, connect_timeout_s=60.0, retry_backoff_s=0.001, retry_backoff_max_s=0.004
 )
 
 
 SHORT_S = 0.1
 
 
-def soon(seconds: float = 10.0) -> float:
+def soon(seconds: float = 60.0) -> float:
     """A deadline."""
     return time.monotonic() + seconds
 

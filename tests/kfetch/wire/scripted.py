@@ -40,7 +40,7 @@ from kafka.protocol.sasl import (
 
 from kfetch.model import Broker
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 REQUEST_BYTES_MAX = 100 << 20  # Kafka's default for socket.request.max.bytes
 ILLEGAL_SASL_STATE, UNSUPPORTED_VERSION = 34, 35
 

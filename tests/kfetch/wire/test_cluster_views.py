@@ -121,7 +121,7 @@ def test_a_new_start_at_a_wrong_listener(kafka: LittleKafka) -> None:
     node.always(MetadataRequest, Close())
     node.always(SaslHandshakeRequest, SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"]))
     with pytest.raises(WrongListener, match="no success in"):
-        cluster.view(None, soon(0.5))
+        cluster.view(None, soon(1))
     cluster.close()
 
 

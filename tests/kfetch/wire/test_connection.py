@@ -24,9 +24,9 @@ from kfetch.wire.connection import Connection
 from kfetch.wire.frames import ReplyBuffer
 from tests.kfetch.wire.scripted import Close, Mangled, Raw, ScriptedBroker, Silence, half, wrong_id
 
-OPTIONS = NetworkOptions(request_timeout_s=5.0, connect_timeout_s=5.0, frame_bytes_max=1 << 20)
+OPTIONS = NetworkOptions(request_timeout_s=60.0, connect_timeout_s=60.0, frame_bytes_max=1 << 20)
 EMPTY = MetadataResponse(brokers=[], cluster_id="c", controller_id=1, topics=[])
-LONG_S, SHORT_S = 10.0, 0.05
+LONG_S, SHORT_S = 60.0, 0.05
 
 
 def soon(seconds: float = LONG_S) -> float:
@@ -255,8 +255,9 @@ def test_late_reply_is_nobodys(broker: ScriptedBroker, connection: Connection) -
     assert 1 == len(broker.asked(MetadataRequest))
 
 
-def test_silent_at_opening() -> None:
+def test_silent_at_opening(monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer that accepts and says nothing is waited for until the deadline."""
+    monkeypatch.setattr("kfetch.wire.connection._SILENT_MIN_S", 60.0)
     with ScriptedBroker() as broker:
         broker.always(ApiVersionsRequest, Silence())
         with pytest.raises(ConnectionLost, match="no reply within the deadline"):

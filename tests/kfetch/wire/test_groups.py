@@ -143,7 +143,7 @@ def test_final_errors(
     with pytest.raises(kind, match=words):
         commit_offsets(cluster, "g", {T0: Position(1)}, soon())
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(

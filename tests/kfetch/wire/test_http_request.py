@@ -33,9 +33,9 @@ def _answered(answer: bytes) -> tuple[int, bytes]:
         try:
             url = f"http://127.0.0.1:{server.getsockname()[1]}/a"
             request = Request(url=url, answer_bytes_max=4)
-            return exchange(request, None, time.monotonic() + 10)
+            return exchange(request, None, time.monotonic() + 60)
         finally:
-            thread.join(10)
+            thread.join(60)
 
 
 @pytest.mark.parametrize("answer", [_SIZED + b"abcde", _CHUNKED + b"5\r\nabcde\r\n0\r\n\r\n"])

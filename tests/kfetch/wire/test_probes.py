@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -18,7 +19,7 @@ from kfetch.wire.diagnosis import Listener, Verdict
 from kfetch.wire.probes import CachedProbe
 from kfetch.wire.transport import open_stream
 
-OPTIONS = NetworkOptions(request_timeout_s=5.0, connect_timeout_s=5.0)
+OPTIONS = NetworkOptions(request_timeout_s=60.0, connect_timeout_s=60.0)
 ALERT = b"\x15\x03\x03\x00\x02\x02P"
 SERVER_HELLO = b"\x16\x03\x03\x04\x98\x02\x00\x00M\x03\x03"
 TLS = Verdict(listener=Listener.TLS)
@@ -57,7 +58,7 @@ class Peer:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(60)
         for stream in self._streams:
             stream.close()
 
@@ -146,11 +147,11 @@ def test_a_silent_port_is_named(
     """After a while a warning names the silent port. At the deadline the error does too."""
     host, port = peer(say_nothing).address
     with pytest.raises(ConnectionLost) as caught:
-        Connection.open(host, port, OPTIONS, time.monotonic() + 0.3)
+        Connection.open(host, port, OPTIONS, time.monotonic() + 1.5)
 
     sentence = f"{host}:{port} accepts connections, but has said nothing for"
     assert [f"kfetch: {sentence}"] == [text[: len(sentence) + 8] for text in caplog.messages]
-    assert caught.value.message.startswith(f"{sentence} 0 s. A broker that is starting")
+    assert re.match(rf"{sentence} \d+ s\. A broker that is starting", caught.value.message)
     assert type(caught.value) is ConnectionLost
 
 
@@ -219,11 +220,14 @@ def test_memory_of_verdicts_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(probe._verdicts) <= 3
 
 
-def test_a_probe_keeps_to_the_deadline(peer: Callable[[Answer], Peer]) -> None:
+def test_a_probe_keeps_to_the_deadline(
+    peer: Callable[[Answer], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A silent peer takes no more of a probe's time than the caller's deadline."""
+    monkeypatch.setattr(probes, "_PROBE_S", 60.0)
     asked, began = peer(say_nothing), time.monotonic()
 
     assert probes.greeting(asked.address, OPTIONS, began + 0.4) is None
     assert asked.connections
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 30
     assert diagnosis.of_greeting(b"") is None

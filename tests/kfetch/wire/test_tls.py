@@ -167,7 +167,7 @@ def test_a_certificate_is_refused(
 
     assert f"{HOST}:{broker.port} {sentence} [TLS_FAILED]" == str(caught.value)
     assert problem == caught.value.problem
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("version", [V12, V13])

@@ -67,7 +67,7 @@ class _Peer:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(60)
         for stream in self._open:
             stream.close()
 
@@ -122,7 +122,7 @@ def test_a_silent_peer_has_the_connect_timeout(monkeypatch: pytest.MonkeyPatch) 
     with _Peer(None) as peer, pytest.raises(ConnectionLost, match="no answer within 0 s"):
         Connection.open(HOST, peer.port, options, soon())
 
-    assert 0.1 <= time.monotonic() - began < 5
+    assert 0.1 <= time.monotonic() - began < 30
 
 
 def test_a_handshake_ends_at_the_deadline() -> None:
@@ -141,7 +141,7 @@ def test_a_slow_handshake_goes_on_after_the_probe(
     seen = threading.Event()
 
     def hesitate(*_: object) -> None:
-        seen.wait(10)
+        seen.wait(60)
 
     broker.tls.sni_callback = hesitate
 
@@ -218,4 +218,4 @@ def test_a_reply_that_trickles_ends_at_the_deadline(start: Start) -> None:
         connection.receive(soon(0.1))
     stop.set()
 
-    assert 0.1 <= time.monotonic() - began < 2
+    assert 0.1 <= time.monotonic() - began < 30

@@ -33,14 +33,14 @@ def own(identity: Identity) -> Store:
 
 def network(options: TlsOptions) -> NetworkOptions:
     return NetworkOptions(
-        request_timeout_s=5.0,
-        connect_timeout_s=5.0,
+        request_timeout_s=60.0,
+        connect_timeout_s=60.0,
         frame_bytes_max=64 << 20,
         security=SecurityOptions(tls=options),
     )
 
 
-def soon(seconds: float = 10.0) -> float:
+def soon(seconds: float = 60.0) -> float:
     """A deadline."""
     return time.monotonic() + seconds
 

@@ -91,3 +91,29 @@ def test_a_cluster_of_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="sharedDirectories") as caught:
         start_checks.check_new_query(spark, job)
     assert 2 == len(caught.value.mistakes)
+
+
+def test_jobs_of_several_hosts(kfetch: Command) -> None:
+    """With ``sharedState``, another host must find checkpoint and table, and needs a lease."""
+    FILE.write_text(PROJECT + "sharedState: ../data/state\n")
+    assert 2 == kfetch("validate")[2].count("and sharedState is for jobs on other machines: name a")
+    FILE.write_text(PROJECT + "sharedState: ../data/state\nsharedDirectories: [../data]\n")
+    assert 0 == kfetch("validate")[0]
+    Path("conf/jobs/clicks.yml").write_text(JOB + "singleHost: true\n")
+    assert "conf/jobs/clicks.yml:14: singleHost: true says that no other" in kfetch("validate")[2]
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("hdfs://host/state", "kfetch writes only to file: and s3a:"),
+        ("s3a://ä/state", "the name of a bucket in S3 has only letters"),
+    ],
+)
+def test_a_shared_state_that_cannot_be_used(kfetch: Command, location: str, reason: str) -> None:
+    """The mistake is found in the file, without a request."""
+    FILE.write_text(f"sharedState: {location}\n{PROJECT}")
+
+    code, _, said = kfetch("validate")
+    assert 2 == code
+    assert f"conf/kfetch.yml:1: sharedState {location}: {reason}" in said

@@ -168,6 +168,16 @@ def test_a_note_of_an_older_version(progress: bool) -> None:
     assert progress == bool(fresh_start_refusal(the_job()))
 
 
+def test_another_checkpoint_and_table(kafka_of_new_job: LittleKafka) -> None:
+    """The job's files name new places, and nobody has copied anything there. Its progress tells."""
+    the_job().directory.mkdir(parents=True)
+    append_entry(the_job().directory, a_batch())
+    job(JOB.replace("${storage}/clicks/table", "../new") + "checkpoint: ../ck\n")
+
+    refusal = fresh_start_refusal(the_job())
+    assert f"{the_job().directory} tells of its earlier runs: a new start would skip" in refusal
+
+
 @pytest.mark.usefixtures("moved")
 def test_a_checkpoint_elsewhere() -> None:
     """Only Spark can see whether it has offsets, so the files alone refuse nothing."""

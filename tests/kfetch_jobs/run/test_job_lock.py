@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kfetch.errors import LeaseLost
 from kfetch.storage import processes
 from kfetch.storage.lease import LENGTH_S, Lease, parse
 from kfetch.storage.open import lease_beside, stored_path
@@ -18,6 +19,7 @@ from kfetch_jobs import config
 from kfetch_jobs.checkpoints.location import checkpoint_path
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
+from kfetch_jobs.progress.term_file import TermFile
 from kfetch_jobs.run import job_lock
 from kfetch_jobs.run.job_lock import NoFence, hold_job
 from kfetch_jobs.util.files import try_lock
@@ -74,6 +76,19 @@ def test_a_run_holds_the_lease(one: tuple[Job, VersionedFile]) -> None:
         assert holder is not None
         assert replace(this_process("run of job clicks"), id=holder.id) == holder
     assert written(lease).holder is None
+
+
+def test_a_run_whose_supervisor_leads_no_longer(project: Path, tmp_path: Path) -> None:
+    """It must stop, and commits nothing more, although it holds the lease of its checkpoint."""
+    term = TermFile(tmp_path / "term", 30.0)
+    term.end_in(30.0)
+    with hold_job(loaded(), "a test", term) as fence:
+        fence.check()
+        assert "" == fence.trouble()
+        term.end_in(10.0)
+        assert "does not lead the project any more" in fence.trouble()
+        with pytest.raises(LeaseLost, match="does not lead the project any more"):
+            fence.check()
 
 
 def test_a_second_run(one: tuple[Job, VersionedFile]) -> None:

@@ -53,7 +53,7 @@ def test_a_page_that_answers(
         assert address is not None
         page = f"http://127.0.0.1:{address.port}/"
         assert f"page: {page}{hint}" == background.wait_until_up(storage, ME, alive)
-        with urllib.request.urlopen(f"{page}login", timeout=10) as answer:
+        with urllib.request.urlopen(f"{page}login", timeout=60) as answer:
             assert 200 == answer.status
 
 

@@ -43,7 +43,7 @@ def test_a_job_without_room_is_unhealthy_in_time(stage: Stage) -> None:
 
         assert ([None, None, 1], True) == ([job.queue_place for job in soon.jobs], soon.healthy)
         assert not late.healthy
-        assert late.jobs[2].unhealthy[0].startswith("no room to run for 30")
+        assert late.jobs[2].unhealthy[0].startswith("no room to run for 3")
         assert (
             late.jobs[2]
             .unhealthy[0]

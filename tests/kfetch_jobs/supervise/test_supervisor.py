@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 from dataclasses import replace
@@ -386,8 +387,11 @@ def test_a_silent_job_is_killed_three_times(stage: Stage) -> None:
         (shown,) = read_status(stage.project, store, stage.now).jobs
 
         assert Phase.RUNNING is shown.phase
-        assert ("no progress for 100 s, more than 60; killed 3 times at this micro-batch, so the "
-                "supervisor lets it run") == shown.unhealthy[0]  # fmt: skip
+        assert re.fullmatch(
+            r"no progress for 1\d\d s, more than 60; killed 3 times at this micro-batch, so the "
+            "supervisor lets it run",
+            shown.unhealthy[0],
+        )
         assert [ExitKind.HUNG] * 3 == [run.kind for run in stage.runs("a")[:3]]
         write_pulse(stage.storage / "a", Pulse(at=stage.now, batch=4, lag=0))
         supervisor.tick(stage.now)

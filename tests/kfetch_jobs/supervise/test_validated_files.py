@@ -113,7 +113,7 @@ def test_a_run_reads_the_validated_files(
     files, and not a renamed one's place. Only their owner may read the copies."""
     jobs: list[Job] = []
 
-    def run(job: Job) -> None:
+    def run(job: Job, term: object) -> None:
         jobs.append(job)
         raise InterruptedError
 

@@ -18,7 +18,7 @@ def test_nobody_waits_for_a_look_that_hangs(monkeypatch: pytest.MonkeyPatch) -> 
 
     def take() -> int:
         if len(takes) == 1:
-            assert go.wait(20)
+            assert go.wait(60)
         takes.append(len(takes))
         if len(takes) == 3:
             raise OSError("no more")
@@ -27,12 +27,12 @@ def test_nobody_waits_for_a_look_that_hangs(monkeypatch: pytest.MonkeyPatch) -> 
     newest = CachedValue(take, 0, "test")
     began = time.monotonic()
     assert all(newest.get(0.02) == 0 for _ in range(3))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert 1 == len(takes)
     go.set()
-    assert 1 == newest.get(20)
-    assert (1, 3) == (newest.get(20), len(takes))
-    assert 3 == newest.get(20)
+    assert 1 == newest.get(60)
+    assert (1, 3) == (newest.get(60), len(takes))
+    assert 3 == newest.get(60)
 
 
 def test_figures_are_kept_for_a_moment() -> None:
@@ -42,14 +42,14 @@ def test_figures_are_kept_for_a_moment() -> None:
 
     def take() -> int:
         begun.set()
-        assert go.wait(20)
+        assert go.wait(60)
         takes.append(0)
         return len(takes)
 
     newest = CachedValue(take, 0, "test")
     assert 0 == newest.get(0.01)
-    assert begun.wait(20)
+    assert begun.wait(60)
     changed = time.monotonic()
     threading.Timer(0.05, go.set).start()
-    assert 3 == newest.get(20, since_s=changed)
-    assert 3 == newest.get(20)
+    assert 3 == newest.get(60, since_s=changed)
+    assert 3 == newest.get(60)

@@ -13,7 +13,7 @@ from kfetch_jobs.util import process
 
 
 def wait_dead(begun: process.LaunchedProcess) -> bool:
-    gone = time.monotonic() + 10
+    gone = time.monotonic() + 60
     return process.wait_until(lambda: process.find(begun.pid, begun.started) is None, gone)
 
 
@@ -25,7 +25,7 @@ def test_launch_names_the_process_itself(tmp_path: Path, detached: bool) -> None
     begun = process.launch(command, output=tmp_path / "out", detached=detached)
     assert begun is not None
     written = f"{begun.pid} a b\n"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     said = process.wait_until(lambda: (tmp_path / "out").read_text() == written, deadline)
     found = process.find(begun.pid, begun.started)
     if found:

@@ -105,7 +105,7 @@ def test_an_error_that_is_told_outside(error: JobsError) -> None:
     assert told.replace("hunter22", "${env:PASS}") == str(raised.value)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_word_within_a_word() -> None:
     """A collection of garbage may come anywhere, and a destructor complain to the same stream: it
     isn't waited for, and no text is lost or told twice."""
@@ -158,10 +158,10 @@ def test_a_child_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     began = time.monotonic()
     with redacted_log(log, redacted) as output:
         kept = os.dup(output)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     os.write(kept, b"late hunter22\n")
     os.close(kept)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not log.read_text() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert "late ${env:PASS}\n" == log.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from kfetch_jobs import config
+from kfetch_jobs.checkpoints import origin
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, job
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB, PROJECT
-from tests.store import Store
+from tests.store import BUCKET, Store
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
@@ -59,6 +62,22 @@ def test_the_same_words(
         one, other = same_but_path(one), same_but_path(other)
     text = json.dumps(other).replace(uri, str(CHECKPOINT.absolute()))
     assert one == json.loads(text)
+
+
+def test_a_checkpoint_that_was_not_copied(
+    kafka: LittleKafka, kfetch: Command, store: Store, tmp_path: Path
+) -> None:
+    """plan says what a run would say: the job has run before, and there are no offsets."""
+    loaded = config.load(Path("conf/kfetch.yml"), os.environ).job("clicks")
+    origin.note_origin(loaded, {"source": "c"})
+    settings(store.settings)
+    job(JOB + f"checkpoint: s3a://{BUCKET}/{tmp_path.name}/ck\n")
+
+    code, said, _ = kfetch("plan", "clicks")
+
+    assert 1 == code
+    assert f"FAILS: job clicks has no offsets in its checkpoint s3a://{BUCKET}/" in said
+    assert "checkpoint.origin.json tells of its earlier runs" in said
 
 
 def test_settings_that_cannot_be_followed(remote: str, kfetch: Command, store: Store) -> None:

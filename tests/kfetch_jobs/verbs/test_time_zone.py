@@ -41,6 +41,14 @@ def test_options_without_a_zone_are_utc() -> None:
     assert f"the first record at {TEXT} or later" == str(of_duration("1h", AT_S + 3600))
 
 
+@pytest.mark.parametrize(
+    "text", ["1969-12-31T23:59:59.999", "1969-12-31T23:59:59.998", "1066-10-14"]
+)
+def test_times_before_1970(text: str) -> None:
+    """Every record is at that time or later: Kafka is not asked for -1, which means the log end."""
+    assert of_time(text).timestamp_ms == 0
+
+
 def test_history_page_and_notices_name_utc(
     project: Path, kfetch: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

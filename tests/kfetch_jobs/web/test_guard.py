@@ -146,7 +146,7 @@ def test_many_orders_at_once_are_bounded(shop: Project, monkeypatch: pytest.Monk
 
     def ask(*_: object) -> bool:
         entered.release()
-        assert go.wait(20)
+        assert go.wait(60)
         return True
 
     monkeypatch.setattr(pages, "give_order", ask)
@@ -159,12 +159,12 @@ def test_many_orders_at_once_are_bounded(shop: Project, monkeypatch: pytest.Monk
         threads = [threading.Thread(target=order) for _ in range(4)]
         for thread in threads:
             thread.start()
-        assert all(entered.acquire(timeout=20) for _ in threads)
+        assert all(entered.acquire(timeout=60) for _ in threads)
         assert "try again" in client.post("/jobs/clicks/pause", data=form, headers=HTMX).text
         assert 200 == client.get("/").status_code
         go.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
 
 
 def test_logging_in_and_out(shop: Project) -> None:

@@ -209,4 +209,4 @@ def test_a_job_that_waits_for_room(shop: Project, monkeypatch: pytest.MonkeyPatc
                 shown = Html(client.get(path).text).text
                 assert "waiting for room" in shown
                 assert "place 1 in the queue" in shown
-                assert late is ("no room to run for 40" in shown)
+                assert late is ("no room to run for 4" in shown)

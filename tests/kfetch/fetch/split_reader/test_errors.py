@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,9 @@ from kfetch.errors import (
     ReadStalled,
     WireError,
 )
+from kfetch.fetch.progress import RangeProgress
+from kfetch.fetch.split_reader import SplitReader
+from kfetch.fetch.totals import Totals
 from kfetch.wire import probes
 from kfetch.wire.retry import RetryPauses
 from tests.kfetch.fetch.helpers import T0, T1, by_partition, expected, part, query, rows
@@ -150,6 +155,39 @@ def test_silent_broker(kafka: LittleKafka) -> None:
         rows(inline_query.read([item]))
 
 
+class _Silent:
+    """A source without arrivals: the broker is asked for one range, and another one waits."""
+
+    batch_bytes = 1
+
+    def add(self, ranges: object) -> None:
+        pass
+
+    drop = add
+
+    def requested_since(self, progress: RangeProgress) -> float:
+        return time.monotonic() if progress.tp == T1 else 0.0
+
+    def next(self, until: float, deadline: float) -> list[Any]:
+        time.sleep(max(0.0, until - time.monotonic()))
+        return []
+
+
+def test_a_sibling_that_waits_gives_ten_timeouts_at_most(kafka: LittleKafka) -> None:
+    """A range whose broker is silent waits as long as its siblings, and then the read fails."""
+    ranges = [part(kafka, T0, 0, 6), part(kafka, T1, 0, 6)]
+    asked = query(kafka, kafkaConsumer__pollTimeoutMs="30").options
+    no_replicas: Any = SimpleNamespace(place=lambda _: None, left=lambda _: None)
+    nobody: Any = None
+    source: Any = _Silent()
+    reader = SplitReader(ranges, asked, nobody, source, Totals(), nobody, no_replicas)
+    began = time.monotonic()
+
+    with pytest.raises(ReadStalled, match=r"memory \(kfetch.agent.memory\) or another reader"):
+        list(reader.deliveries())
+    assert time.monotonic() - began >= 0.3
+
+
 def test_a_wrong_listener_is_the_first_cause(kafka: LittleKafka) -> None:
     """A task retries at a listener that wants a log-in. Its error names that, no earlier cause."""
     item = part(kafka, T0, 0, 6)
@@ -161,7 +199,7 @@ def test_a_wrong_listener_is_the_first_cause(kafka: LittleKafka) -> None:
         SaslHandshakeRequest,
         lambda _: SaslHandshakeResponse(error_code=next(answers, 33), mechanisms=["PLAIN"]),
     )
-    inline_query = query(kafka, kafkaConsumer__pollTimeoutMs="300")
+    inline_query = query(kafka, kafkaConsumer__pollTimeoutMs="1500")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probes, "_DOUBT_VALID_S", 0.0)
         patch.setattr(probes, "_PROBE_MIN_S", 0.0)

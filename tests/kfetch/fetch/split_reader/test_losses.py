@@ -76,7 +76,7 @@ def test_losses_without_failing(
     began = time.monotonic()
 
     assert left == [row[2] for row in rows(inline_query.read([item]))]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])

@@ -45,7 +45,7 @@ class ScriptedRegistry:
                 registry.requests.append(self.path)
                 registry.headers = {key.lower(): text for key, text in self.headers.items()}
                 registry.arrived.set()
-                registry.may_answer.wait(10)
+                registry.may_answer.wait(60)
                 status, body = registry.answer(self.path)
                 self.send_response(status)
                 self.end_headers()

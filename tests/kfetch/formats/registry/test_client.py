@@ -54,10 +54,10 @@ def test_threads_share_a_request(server: ScriptedRegistry) -> None:
     ]
     for thread in threads:
         thread.start()
-    server.arrived.wait(10)
+    server.arrived.wait(60)
     server.may_answer.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert ([number] * 4, 1) == (found, len(server.requests))
 
 

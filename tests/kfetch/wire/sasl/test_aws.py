@@ -50,7 +50,7 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def message(login: AwsLogin, host: str = HOST) -> str:
     """The message for a broker."""
-    found = aws_keys(login, time.monotonic() + 10)
+    found = aws_keys(login, time.monotonic() + 60)
     return next(aws_msk_iam(login, host, found)).decode()
 
 
@@ -243,7 +243,7 @@ def test_a_first_answer_that_fails(machine: MetadataService, failures: int) -> N
 
 def test_no_keys_after_there_were_some(machine: MetadataService) -> None:
     """A machine that gave keys gives some again. So a log-in without them is tried again."""
-    found = aws_keys(AwsLogin(), time.monotonic() + 10)
+    found = aws_keys(AwsLogin(), time.monotonic() + 60)
     machine.status = 503
     forget(AwsLogin(), found)  # the broker has refused them
     with pytest.raises(TokenUnavailable, match="AWS has no credentials here now"):

@@ -81,7 +81,7 @@ def oidc() -> Iterator[Endpoint]:
     made.server.server_close()
 
 
-def soon(seconds: float = 10.0) -> float:
+def soon(seconds: float = 60.0) -> float:
     """A deadline."""
     return time.monotonic() + seconds
 
@@ -170,7 +170,7 @@ def test_an_endpoint_that_echoes_the_request(oidc: Endpoint) -> None:
         source = replace(oidc.source, urlencode=urlencode)
         oidc.answers = [(503, b"")]
         with pytest.raises(TokenUnavailable):
-            request_token(source, soon(0.3))
+            request_token(source, soon(1))
         header = oidc.requests[-1][1]["authorization"]
         echoes = [header, base64.b64decode(header[6:]).decode(), SECRET]
         echoes += ["s3cr%3Aet%2F%C3%BC", "s3cr%3aet/%c3%bc", "tenant=hush", "s3cr:et/\xc3\xbc"]
@@ -246,9 +246,9 @@ def test_an_endpoint_that_drips(head: bytes) -> None:
             request_token(source, soon(0.12))
         took_s = time.monotonic() - began
         stop.set()
-        thread.join(10)  # its socket must not outlive the test
+        thread.join(60)  # its socket must not outlive the test
 
-    assert took_s < 5
+    assert took_s < 30
 
 
 def test_a_certificate_that_is_not_trusted_is_final(

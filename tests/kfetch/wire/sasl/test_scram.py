@@ -65,7 +65,7 @@ def test_a_wrong_challenge_ends_the_exchange(first: str, problem: str) -> None:
     with pytest.raises(ExchangeFailed, match=problem):
         exchange.send(first.encode())
 
-    assert time.process_time() - began < 0.2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(

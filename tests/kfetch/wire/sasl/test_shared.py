@@ -33,7 +33,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
     return made
 
 
-def soon(seconds: float = 10.0) -> float:
+def soon(seconds: float = 60.0) -> float:
     """A deadline."""
     return time.monotonic() + seconds
 
@@ -60,7 +60,7 @@ def test_many_callers_fetch_once(wall: Wall) -> None:
 
     def fetch(_deadline: float) -> Fetched[str]:
         fetches.append(1)
-        release.wait(10)
+        release.wait(60)
         return Fetched(value="v", renew_at=wall.now + 80, expires_at=wall.now + 100)
 
     values: Shared[str] = Shared("a value")
@@ -186,7 +186,7 @@ def hanging(release: threading.Event) -> Callable[[float], Fetched[str]]:
     """A source that answers when the test says so."""
 
     def fetch(_deadline: float) -> Fetched[str]:
-        release.wait(30)
+        release.wait(60)
         return Fetched(value="late", renew_at=2e9, expires_at=2e9)
 
     return fetch
@@ -241,7 +241,7 @@ def test_a_call_within_a_deadline() -> None:
     with pytest.raises(LookupError):
         within("a ticket", fail, soon())
     with pytest.raises(TokenUnavailable, match="a ticket did not come within the deadline"):
-        within("a ticket", lambda: release.wait(30), soon(0.02))
+        within("a ticket", lambda: release.wait(60), soon(0.02))
     release.set()
 
 
@@ -254,7 +254,7 @@ def test_a_fetch_that_hangs_for_ever_is_replaced(
 
     def hangs(deadline: float) -> Fetched[str]:
         started.append(now)
-        release.wait(10)
+        release.wait(60)
         return Fetched(value="late", renew_at=wall.now + 8, expires_at=wall.now + 10)
 
     monkeypatch.setattr(wall, "monotonic", lambda: now)
@@ -286,4 +286,4 @@ def wait_for_threads() -> None:
     """Wait until every fetch has ended."""
     for thread in threading.enumerate():
         if thread.name == "kfetch-token":
-            thread.join(10)
+            thread.join(60)

@@ -1,0 +1,386 @@
+"""The lead of a project with several hosts: what survives a change of the leader, and the fence."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kfetch.storage.lease import Sight, taken
+from kfetch.storage.processes import boottime, this_process
+from kfetch_jobs.checkpoints.lease_note import noted_lease
+from kfetch_jobs.checkpoints.location import lease_file
+from kfetch_jobs.errors import SupervisorError
+from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.term_file import TermFile
+from kfetch_jobs.supervise import control, terms
+from kfetch_jobs.supervise.leadership import Lead, Shared, read_lead, term_file
+from kfetch_jobs.supervise.shared_state import RUNS_SHARED, SharedOrder
+from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
+from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.supervise.supervisor import Supervisor
+from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
+from tests.kfetch.agent.helpers import wait_until
+from tests.kfetch_jobs.projects import PROJECT
+from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, SAY, UNTIL_TERM, Stage
+from tests.store import Store as S3
+from tests.store_proxy import Fault, Proxy, proxied
+
+pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
+
+
+class Host(Stage):
+    """A host of a project: its own storage, and a state that it shares."""
+
+    def __init__(self, place: Path, state: str, spark: dict[str, str]) -> None:
+        (place / "conf" / "jobs").mkdir(parents=True)
+        lines = "".join(f"  {name}: '{value}'\n" for name, value in spark.items())
+        text = PROJECT.replace("  spark.master: local[2]\n", f"  spark.master: local[2]\n{lines}")
+        more = f"sharedState: {state}\nsharedDirectories: [{place.parent}]\n"
+        (place / "conf" / "kfetch.yml").write_text(more + text)
+        super().__init__(place)
+
+    @property
+    def shared(self) -> Shared:
+        shared = Shared.of(self.project)
+        assert shared is not None
+        return shared
+
+    @contextmanager
+    def lead(self) -> Iterator[Lead]:
+        with self.shared.leading(_no_wait) as lead:
+            yield lead
+
+    @contextmanager
+    def take(self) -> Iterator[Supervisor]:
+        """A supervisor that leads. It ends with the block as by SIGKILL, but for its lease."""
+        project = self.project
+        with (
+            hold_supervisor_lock(project.storage),
+            self.lead() as lead,
+            Supervisor.start(project, self.command, lead) as supervisor,
+        ):
+            try:
+                yield supervisor
+            finally:
+                running = (supervised.process for supervised in supervisor._jobs.values())
+                self._left += [process.child for process in running if process and process.child]
+
+
+def _no_wait(sight: Sight) -> None:
+    raise AssertionError(f"somebody leads: {sight}")
+
+
+@pytest.fixture(params=["disk", "s3"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def proxy(request: pytest.FixtureRequest, kind: str) -> Iterator[Proxy | None]:
+    """Counts the requests of host a to the store."""
+    if kind == "disk":
+        yield None
+        return
+    store: S3 = request.getfixturevalue("store")
+    with proxied(store) as running:
+        yield running
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, proxy: Proxy | None) -> Iterator[list[Host]]:
+    """Two hosts of one project."""
+    name, settings = str(tmp_path / "state"), {}
+    if proxy is not None:
+        name, settings = f"s3a://lake/{tmp_path.name}", proxy.store.settings
+    made = [Host(tmp_path / one, name, settings) for one in ("a", "b")]
+    yield made
+    for host in made:
+        host.clear()
+
+
+def write_jobs(hosts: list[Host], name: str, text: str, script: str) -> None:
+    for host in hosts:
+        host.job(name, text, script)
+
+
+def test_what_survives(hosts: list[Host]) -> None:
+    """The next leader has phases, failures, queues and history. What was cut short goes on."""
+    first, second = hosts
+    write_jobs(hosts, "paused", CONTINUOUS, UNTIL_TERM)
+    write_jobs(hosts, "given-up", CONTINUOUS, SAY.format(kind="config"))
+    write_jobs(hosts, "fails", CONTINUOUS, SAY.format(kind="failed"))
+    write_jobs(hosts, "done", ONCE, SAY.format(kind="finished"))
+    write_jobs(hosts, "runs", CONTINUOUS, UNTIL_TERM)
+    with first.take() as supervisor:
+        first.until_runs(supervisor, "paused", "runs")
+        first.ask("paused", Order.PAUSE)
+        first.until_phase(supervisor, "paused", Phase.PAUSED)
+        first.until_phase(supervisor, "given-up", Phase.FAILED)
+        first.until_phase(supervisor, "done", Phase.FINISHED)
+        first.until_phase(supervisor, "fails", Phase.BACKOFF)
+        with first.store() as store:
+            before, runs = store.states(), store.history(limit=100)
+    first.clear()
+    with second.take() as supervisor:
+        with second.store() as store:
+            after = store.states()
+        held = ("paused", "given-up", "fails", "done")
+        assert {name: before[name] for name in held} == {name: after[name] for name in held}
+        second.until_runs(supervisor, "runs")
+        with second.store() as store:
+            history = store.history(limit=100)
+    ended = next(run for run in history if run.kind is ExitKind.KILLED)
+    assert "runs" == ended.job
+    assert "leads no longer" in ended.sentence
+    assert {run.id: run.kind for run in runs if run.ended_s} == {
+        run.id: run.kind for run in history if run.ended_s and run is not ended
+    }
+    assert ("runs", None) == (history[0].job, history[0].kind)
+    assert history[0].id > max(run.id for run in runs)
+
+
+def test_an_earlier_leader_writes_nothing(hosts: list[Host]) -> None:
+    """A supervisor that wakes starts no run and changes no state: the store refuses its write."""
+    first, second = hosts
+    write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
+    with first.lead() as old, Supervisor.start(first.project, first.command, old) as sleeper:
+        old._lease.release()  # as if its lease had ended while it slept
+        with second.lead() as lead, Store.of(second.storage) as store:
+            state = lead.claim(None)
+            assert state is not None
+            store.load(state)
+            with pytest.raises(SupervisorError, match="another supervisor leads"):
+                sleeper.tick(time.time())
+            assert [] == first.processes()
+            assert [] == first.runs("a")
+            assert "another supervisor leads" in old.trouble()
+            store.publish = lead.publish
+            store.save({"a": JobState(phase=Phase.STOPPED, since_s=1.0)})
+        with pytest.raises(SupervisorError, match="another supervisor leads"):
+            sleeper.tick(time.time())
+        sleeper.run(lambda: False, lambda: False)  # ends by itself
+    assert Phase.STOPPED is second.phase("a")
+
+
+@pytest.mark.parametrize("kind", ["s3"])
+@pytest.mark.parametrize("fault", [Fault.BUSY, Fault.CUT, Fault.LOST_ANSWER])
+def test_a_write_that_fails(hosts: list[Host], proxy: Proxy, fault: Fault) -> None:
+    """The database has a change only if the store has confirmed it. A lost answer loses no lead."""
+    states = {"a": JobState(phase=Phase.STOPPED, since_s=1.0)}
+    host, other = hosts
+    with host.lead() as lead, host.store() as store:
+        store.publish = lead.publish
+        store.save({})
+        proxy.fault("PUT", "/state", fault)
+        with pytest.raises(SupervisorError, match="the store fails"):
+            store.save(states)
+        assert {} == store.states()
+        assert "" == lead.trouble()
+        store.save(states)
+        assert states == store.states()
+    with other.store() as store:
+        read_lead(other.project, store)
+        assert states == store.states()
+
+
+def test_what_other_hosts_know(hosts: list[Host]) -> None:
+    """A host that does not lead has the leader's states and the last runs of each job; an old
+    state replaces no newer one. It keeps what it knows about its own supervisor."""
+    first, second = hosts
+    with first.lead() as lead, first.store() as store, second.store() as copy:
+        store.publish = lead.publish
+        for number in range(RUNS_SHARED + 5):
+            state = JobState(phase=Phase.RUNNING, since_s=number)
+            run = store.begin("a", state, float(number))
+            store.end(run, number + 0.5, ExitKind.FINISHED, rows=number)
+        old = first.shared.state()
+        assert old is not None
+        store.save({"a": JobState(phase=Phase.PAUSED, since_s=9.0)})
+        newest = first.shared.state()
+        assert newest is not None
+        for state_ in (newest, old):
+            copy.load(state_)
+        assert store.states() == copy.states()
+        assert store.history("a", RUNS_SHARED) == copy.history("a", 1000)
+        assert newest.newer((old.epoch, old.change))
+    assert len(newest.content()) < 5000
+
+
+def test_a_damaged_state_is_an_error(hosts: list[Host]) -> None:
+    """No supervisor begins with empty states, because jobs that were stopped would start."""
+    host = hosts[0]
+    host.shared._state.write(b"{", None)
+    with (
+        host.lead() as lead,
+        pytest.raises(SupervisorError, match=r"state can't be used: no state"),
+    ):
+        lead.claim(None)
+
+
+def test_an_order_from_elsewhere(hosts: list[Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An order reaches the leader, is carried out once, and its reply comes back."""
+    first, second = hosts
+    write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
+    with first.take() as supervisor:
+        first.until_runs(supervisor, "a")
+        order = SharedOrder(id="1", job="a", order="pause", host="b", at_s=0.0)
+        second.shared.change_inbox(lambda inbox: inbox.with_orders([order]))
+        first.until_phase(supervisor, "a", Phase.PAUSED)
+        assert ["1"] == list(second.shared.replies())
+        with first.store() as store:
+            first.until(supervisor, lambda: not second.shared.inbox().orders)
+            assert 1 == len(store.shared_replies())
+    second.job("odd", CONTINUOUS, UNTIL_TERM)
+    with second.store() as store:  # nobody leads
+        assert control.give_order(second.project, store, ["odd"], Order.STOP) is None
+        assert 1 == len(first.shared.inbox().orders)
+        assert [] == store.waiting_orders()
+
+
+def test_an_order_of_a_dead_leader(hosts: list[Host]) -> None:
+    """The next leader carries out what the last one had taken and not carried out."""
+    first, second = hosts
+    write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
+    order = SharedOrder(id="1", job="a", order="stop", host="b", at_s=0.0, taken=True)
+    with first.take() as supervisor:
+        first.until_runs(supervisor, "a")
+        first.shared.change_inbox(lambda inbox: inbox.with_orders([order]))
+    first.clear()
+    with second.take() as supervisor:
+        second.until_phase(supervisor, "a", Phase.STOPPED)
+
+
+def test_a_standby_that_is_stopped(hosts: list[Host]) -> None:
+    """It says that it waits, shows the leader's jobs, and ends without running anything."""
+    first, second = hosts
+    write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
+    said: list[str] = []
+    with first.take() as supervisor:
+        first.until_runs(supervisor, "a")
+
+        def stop() -> bool:
+            return bool(said) and bool(second.shared.inbox().waiting)
+
+        standby = terms.Terms(second.project, stop, lambda: True, said.append, second.command)
+        standby.run()
+        assert f"process {os.getpid()} on host" in said[0]
+        assert said[0].endswith("leads. This host waits.")
+        assert time.time() - standby.last_step_s < 5
+        assert () == second.shared.inbox().waiting
+        with second.store() as store:
+            lead = read_lead(second.project, store)
+            last = store.last_supervisor()
+            assert Phase.RUNNING is store.states()["a"].phase
+        assert lead is not None
+        assert lead.leader is not None
+        assert os.getpid() == lead.leader.pid
+        assert last is not None
+        assert last.ended_s is not None
+    assert [] == second.processes()
+
+
+@pytest.mark.parametrize("kind", ["s3"])
+def test_requests(hosts: list[Host], proxy: Proxy) -> None:
+    """A change of a job is one request. A take-over is a handful."""
+    host = hosts[0]
+    write_jobs([host], "a", CONTINUOUS, UNTIL_TERM)
+    with host.take() as supervisor:
+        start = proxy.counted()
+        host.until_runs(supervisor, "a")
+        proxy.heal()
+        host.ask("a", Order.STOP)
+        host.until_phase(supervisor, "a", Phase.STOPPED)
+        writes = [path for method, path in proxy.requests if method == "PUT" and "/state" in path]
+    proxy.heal()
+    with host.lead():
+        for one in hosts:
+            proxy.requests.clear()
+            with one.store() as store:
+                read_lead(one.project, store)
+            assert {"GET": 2 if one is host else 3} == proxy.counted()
+    print("take-over", start, "order and end of a run", writes)
+    assert start["PUT"] <= 8
+    assert start["GET"] <= 6
+    assert len(writes) <= 3
+
+
+def test_the_term_of_runs(tmp_path: Path) -> None:
+    """Runs go on until a third of a lease before its end, whatever the disk says. Without a term,
+    they end."""
+    term = TermFile(tmp_path / "term", 30.0)
+    assert "does not lead" in term.trouble()
+    term.end_in(30.0)
+    assert "" == term.trouble()
+    assert abs(term.path.stat().st_mtime - boottime() - 20) < 1
+    term.end_in(10.0)
+    assert "does not lead" in term.trouble()
+    term.end_in(30.0)
+    term.close()
+    assert "does not lead" in term.trouble()
+
+
+def test_a_lead_sets_the_term(hosts: list[Host]) -> None:
+    """A host's runs may write while it leads, and not before or behind."""
+    host = hosts[0]
+    term = term_file(host.storage)
+    with hold_supervisor_lock(host.storage), host.lead():
+        assert "" == term.trouble()
+    assert "" != term.trouble()
+
+
+def test_two_wait_and_one_leads(hosts: list[Host]) -> None:
+    """As soon as the lead is free, one of two waiting supervisors has it."""
+    leads: list[str] = []
+    stop: list[int] = []
+
+    def supervisor(host: Host) -> terms.Terms:
+        def ready(sentence: str) -> None:
+            leads.append(f"{host.place.name} {sentence}")
+
+        return terms.Terms(host.project, lambda: bool(stop), lambda: True, ready, host.command)
+
+    threads = [threading.Thread(target=supervisor(host).run) for host in hosts]
+    for thread in threads:
+        thread.start()
+    assert wait_until(lambda: len(leads) == 2, 30)
+    stop.append(1)
+    for thread in threads:
+        thread.join(30)
+    assert 1 == sum(one.endswith("This host leads.") for one in leads)
+    assert 1 == sum(one.endswith("This host waits.") for one in leads)
+
+
+def test_leases_of_checkpoints_are_noted(
+    hosts: list[Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that waits looks at them once the leader's renewal is late. So a run that it starts
+    later does not wait for a whole lease again."""
+    monkeypatch.setattr(terms, "LATE_S", 0.1)
+    first, second = hosts
+    write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
+    text = (second.place / "conf" / "jobs" / "a.yml").read_text()
+    (second.place / "conf" / "jobs" / "a.yml").write_text(
+        f"{text}checkpoint: {second.place.parent}/ck\n"
+    )
+    job = second.project.job("a")
+    lease = lease_file(job)
+    assert lease is not None
+    away = replace(this_process("run of job a"), machine="another")
+    token = lease.write(taken(None, away, 30.0, 0.0).content(), None)
+    assert noted_lease(job) is None
+    with first.lead():
+        before = boottime()
+        terms.Terms(
+            second.project, lambda: noted_lease(job) is not None, lambda: True, lambda _: None
+        ).run()
+    noted = noted_lease(job)
+    assert noted is not None
+    assert token == noted.token
+    assert before <= noted.at <= boottime()

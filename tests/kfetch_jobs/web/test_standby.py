@@ -1,0 +1,153 @@
+"""The page, the status and the metrics of a host that leads, and of one that waits."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kfetch.storage.lease import Holder, taken
+from kfetch.storage.processes import this_process
+from kfetch_jobs import config
+from kfetch_jobs.config import Project
+from kfetch_jobs.errors import JobsError
+from kfetch_jobs.metrics.collect import MetricsCollector
+from kfetch_jobs.offsets.execution import jobs_at_rest
+from kfetch_jobs.supervise.leadership import Shared
+from kfetch_jobs.supervise.shared_state import WaitingHost
+from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.store import Store, SupervisorRecord
+from tests.kfetch_jobs.commands import Command
+from tests.kfetch_jobs.pages import Html, browser
+from tests.kfetch_jobs.projects import ENVIRON, PROJECT
+
+AWAY = replace(this_process("kfetch up, storage /srv"), host="node-a", pid=12, machine="another")
+
+
+@pytest.fixture
+def shared(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with the job clicks, whose state several hosts share. A supervisor runs here."""
+    monkeypatch.setenv("SERVERS", ENVIRON["SERVERS"])
+    more = "sharedState: ../state\nsharedDirectories: [../data]\n"
+    (project / "conf" / "kfetch.yml").write_text(more + PROJECT)
+    loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
+    with Store.of(loaded.storage) as store:
+        store.record_start(SupervisorRecord.of_this_process(None, time.time()))
+    return loaded
+
+
+def leads(project: Project, holder: Holder, phase: Phase) -> None:
+    """Make a process the leader. One host waits."""
+    shared = files(project)
+    now = time.time()
+    lease = taken(None, holder, 30.0, now - 90)
+    shared.lease.write(lease.content(), None)
+    host = WaitingHost(place="c", host="node-c", pid=77, since_s=now - 30, seen_s=now)
+    shared.change_inbox(lambda inbox: inbox.with_waiting(host))
+    with Store.of(project.storage) as store:
+        store.save({"clicks": JobState(phase=phase, since_s=now - 60, started_s=now - 60)})
+
+
+def files(project: Project) -> Shared:
+    shared = Shared.of(project)
+    assert shared is not None
+    return shared
+
+
+def samples(project: Project) -> dict[str, float]:
+    collected = MetricsCollector(project, time.time).collect_now().collect()
+    return {one.name: one.value for family in collected for one in family.samples}
+
+
+def test_a_host_that_waits(shared: Project, kfetch: Command) -> None:
+    """It says who leads and who waits, shows the leader's phases, and finds no fault with a job of
+    which it has no pulse. It exports no metrics of jobs, which the leader does."""
+    leads(shared, AWAY, Phase.RUNNING)
+
+    code, said, _ = kfetch("status")
+    assert 0 == code
+    assert "waits for the lead" in said
+    assert "host node-a leads since " in said
+    assert "process 77 on host node-c waits since " in said
+    document = json.loads(kfetch("status", "--json")[1])
+    assert (False, "node-a", 12) == (
+        document["lead"]["here"],
+        document["lead"]["leader"]["host"],
+        document["lead"]["leader"]["pid"],
+    )
+    assert ["node-c"] == [one["host"] for one in document["lead"]["waiting"]]
+    [job] = document["jobs"]
+    assert ("running", True, False, []) == (
+        job["phase"], job["elsewhere"], job["starting"], job["unhealthy"],
+    )  # fmt: skip
+    with browser(shared) as client:
+        page = Html(client.get("/").text).text
+        assert "Another host runs these jobs" in page
+        assert "host node-a leads since" in page
+        assert (
+            "the page of the host that leads knows it" in Html(client.get("/jobs/clicks").text).text
+        )
+    values = samples(shared)
+    assert 0 == values["kfetch_supervisor_leads"]
+    assert "kfetch_job_enabled" not in values
+
+
+def test_a_host_that_leads(shared: Project, kfetch: Command) -> None:
+    """It says so, and looks at its jobs as without other hosts."""
+    leads(shared, this_process(files(shared).purpose), Phase.RUNNING)
+
+    said = kfetch("status")[1]
+    assert "supervised for" in said
+    assert "this host leads since " in said
+    with browser(shared) as client:
+        assert "this host leads since" in Html(client.get("/").text).text
+    values = samples(shared)
+    assert (1, 1) == (values["kfetch_supervisor_leads"], values["kfetch_job_enabled"])
+
+
+def test_nobody_leads(shared: Project, kfetch: Command) -> None:
+    """That is unhealthy, and the status says what follows."""
+    code, said, _ = kfetch("status")
+    assert 3 == code
+    assert "no supervisor leads: start one with kfetch up" in said
+    assert 0 == samples(shared)["kfetch_supervisor_leads"]
+
+
+def test_failures_elsewhere_are_unhealthy(shared: Project, kfetch: Command) -> None:
+    """A job that the leader has given up is unhealthy on each host."""
+    leads(shared, AWAY, Phase.FAILED)
+
+    code, said, _ = kfetch("status")
+    assert 3 == code
+    assert "given up" in said
+
+
+def test_a_state_that_cannot_be_reached(shared: Project, kfetch: Command) -> None:
+    """The status says so and shows what this host knows. An order is refused, because nobody knows
+    who would carry it out."""
+    leads(shared, AWAY, Phase.RUNNING)
+    text = shared.path.read_text().replace("../state", "s3a://lake/state")
+    keys = "  spark.hadoop.fs.s3a.access.key: a\n  spark.hadoop.fs.s3a.secret.key: b\n"
+    endpoint = f"  spark.hadoop.fs.s3a.endpoint: http://127.0.0.1:1\n{keys}"
+    shared.path.write_text(text.replace("spark:\n", f"spark:\n{endpoint}"))
+
+    code, said, _ = kfetch("status")
+    assert 3 == code
+    assert "nobody knows who leads: s3a://lake/state/leader.lease can't be read" in said
+    code, _, said = kfetch("pause", "clicks")
+    assert 1 == code
+    assert "nobody knows who leads" in said
+
+
+def test_moves_of_offsets(shared: Project) -> None:
+    """A move of offsets is refused while a leader elsewhere would start the job."""
+    leads(shared, AWAY, Phase.WAITING)
+    with Store.of(shared.storage) as store:
+        store.record_end(time.time())
+    job = shared.job("clicks")
+    refused = pytest.raises(JobsError, match="is waiting, and its supervisor would start it")
+    with refused, jobs_at_rest(shared, job):
+        raise AssertionError
