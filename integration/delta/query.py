@@ -6,7 +6,8 @@ without a JAR of Delta.
 ``stop_at`` names a step: ``files`` when a micro-batch's files are written and not committed,
 ``commit`` when they are committed and Spark's checkpoint has no commit, ``checkpoint`` when the
 next micro-batch begins. There the process makes ``reached`` and waits to be killed. With ``die``
-each task's first attempt dies when it has completed a file.
+each task's first attempt dies when it has completed a file. With ``cluster``, two executors run in
+processes of their own, and Spark runs slow tasks twice.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OFFSETS_PER_TRIGGER = 5_000
+_CLUSTER = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.3",
+    "spark.speculation.minTaskRuntime": "50ms",
+    "spark.task.maxFailures": "50",
+    "spark.deploy.maxExecutorRetries": "-1",
+}
 
 
 def main(asked: dict[str, Any]) -> None:
@@ -39,8 +49,11 @@ def main(asked: dict[str, Any]) -> None:
     _stop_at(asked.get("stop_at", ""), directory)
     if asked.get("die"):
         copying.FilesDataSource = DyingDataSource
+    if asked.get("cluster"):
+        settings = (f"--conf {name}={value}" for name, value in _CLUSTER.items())
+        os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*settings, "pyspark-shell"])
     # The second number: so often a task is tried. Without it, local mode tries once.
-    spark = bare(directory, "local[2,4]")
+    spark = bare(directory, "local-cluster[2,1,1024]" if asked.get("cluster") else "local[2,4]")
     options = {
         "kafka.bootstrap.servers": asked["servers"],
         "subscribe": asked["topic"],

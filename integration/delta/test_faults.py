@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import random
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from integration.checkpoints import batches
 from integration.conftest import TopicFactory
 from integration.delta.query import OFFSETS_PER_TRIGGER
 from integration.delta.readers import by_duckdb, orphans, places
-from integration.faults.test_kill import query
+from integration.faults.test_kill import Child, query
 from integration.records import log_ends, write
 from integration.streams import PATIENCE_S
 from kfetch_jobs.kafka import Cluster
@@ -84,3 +88,56 @@ def test_kills_at_each_step_and_failed_tasks(kafka: Cluster, filled: str, tmp_pa
     assert 3 <= len(batches(tmp_path / "checkpoint", "commits"))
     # A killed worker may still have written another file than the one whose row it has not sent.
     assert len(left) + 2 <= len(orphans(tmp_path / "table"))
+
+
+_SEED = 31
+_VICTIMS = {
+    "worker": "pyspark.daemon",
+    "executor": "CoarseGrainedExecutorBackend",
+    "agent": "kfetch.agent",
+    "driver": "",
+}
+"""What is killed, by a part of its command. Python's daemon forks the workers of tasks."""
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.long)])
+def test_random_kills(kafka: Cluster, topic: TopicFactory, tmp_path: Path, kills: int) -> None:
+    """SIGKILL of a worker, an executor, an agent or the driver at random moments, while records
+    arrive and Spark runs slow tasks twice. DuckDB finds each record once in the files of the log,
+    which names no file that is not there."""
+    name, rng, left = topic(_PARTITIONS), random.Random(_SEED), kills
+    killed: list[str] = []
+    while left:
+        with query(
+            kafka, name, tmp_path, {"cluster": True}, _MODULE, processingTime="0 seconds"
+        ) as child:
+            while left and killed[-1:] != ["driver"]:
+                killed.append(_kill_one(child, kafka, name, tmp_path, rng))
+                left -= 1
+        killed.append("restart")
+    for partition in range(_PARTITIONS):
+        write(kafka, name, [f"v{partition}"] * 500, partition=partition)
+    run_to_its_end(kafka, name, tmp_path, cluster=True)
+
+    check_everything_once(kafka, name, tmp_path / "table")
+
+
+def _kill_one(child: Child, kafka: Cluster, name: str, directory: Path, rng: random.Random) -> str:
+    """Let a micro-batch begin, and kill something within it or soon after. Returns what."""
+    begun = len(batches(directory / "checkpoint", "offsets"))
+    for partition in range(_PARTITIONS):
+        write(kafka, name, [f"v{partition}"] * 1_500, partition=partition)
+    child.wait_for(
+        lambda: len(batches(directory / "checkpoint", "offsets")) > begun, "a micro-batch"
+    )
+    time.sleep(rng.uniform(0, 1))
+    victim = rng.choice(sorted(_VICTIMS))
+    for process in child.process.children(recursive=True):
+        with suppress(psutil.Error):
+            if victim != "driver" and _VICTIMS[victim] in " ".join(process.cmdline()):
+                process.kill()
+                break
+    if victim == "driver":
+        child.kill()
+    return victim

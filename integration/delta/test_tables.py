@@ -307,3 +307,68 @@ def test_the_page_copies_a_topic(
 
     found = by_duckdb(tmp_path / "lake/orders", "SELECT id, customer, amount FROM files")
     assert [(1, "Ada", 2.5)] == found
+
+
+_NUMBERS = "delta.dataSkippingNumIndexedCols"
+
+
+@pytest.mark.parametrize(
+    "properties", [{}, {_NUMBERS: "19"}, {"delta.dataSkippingStatsColumns": "n.o, `i`, clock"}]
+)
+def test_the_statistics_are_those_of_spark(
+    spark: SparkSession,
+    kafka: Cluster,
+    topic: TopicFactory,
+    tmp_path: Path,
+    properties: dict[str, str],
+) -> None:
+    """The same columns have nulls and bounds in the log, nested ones too, and the nulls are equal.
+    The bounds are equal. Those of times are rounded away from the values, where Spark cuts them,
+    and both cut long texts, each in its way."""
+    name = topic(2, retention_ms=-1)
+    fill(kafka, name)
+    options = options_of(kafka, name, **TYPED, **{"kfetch.rowsPerSplit": "100000"})
+    frame = spark.readStream.format("kfetch").options(**options).load()
+    found = {}
+    for side in ("ours", "theirs"):
+        table = str(tmp_path / side / "table")
+        frame.sparkSession.createDataFrame([], frame.schema).write.format("delta").save(table)
+        if properties:
+            texts = ", ".join(f"'{key}' = '{text}'" for key, text in properties.items())
+            spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ({texts})")
+        if side == "ours":
+            straight(spark, options, tmp_path / side)
+        else:
+            through_spark(frame.coalesce(1), tmp_path / side)
+        (found[side],) = _statistics(tmp_path / side / "table")
+    ours, theirs = found["ours"], found["theirs"]
+
+    assert _paths(theirs["nullCount"]) == _paths(ours["nullCount"])
+    assert theirs["numRecords"] == ours["numRecords"] == 600
+    assert set(_paths(theirs["minValues"])) == set(_paths(ours["minValues"]))
+    for bound in ("minValues", "maxValues"):
+        mine = _paths(ours[bound])
+        for path, value in _paths(theirs[bound]).items():
+            if path in ("at", "timestamp"):
+                assert (mine[path] <= value) is (bound == "minValues") or mine[path] == value, path
+            elif path == "f":  # Spark writes the fewest digits that mean the same FLOAT
+                assert value == pytest.approx(mine[path])
+            elif path not in ("t", "topic"):
+                assert value == mine[path], path
+
+
+def _statistics(table: Path) -> list[Any]:
+    files = sorted((table / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return [json.loads(one["add"]["stats"]) for one in actions if "add" in one]
+
+
+def _paths(tree: Any, start: str = "") -> dict[str, Any]:
+    """The values of a tree, by the names on the way to them."""
+    if not isinstance(tree, dict):
+        return {start.strip("."): tree}
+    return {
+        path: value
+        for name, part in tree.items()
+        for path, value in _paths(part, f"{start}.{name}").items()
+    }

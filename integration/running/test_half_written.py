@@ -13,15 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.sql import SparkSession
 
 from integration.delta_columns import column
 from integration.running.project import job
 from integration.running.sinks import drain, forget_last_commit, produce
 from integration.streams import PATIENCE_S
+from kfetch_jobs.config import TableLocation
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.run.spark_errors import job_error
+from kfetch_jobs.run.tables import existing_table, has_batch
 
 pytestmark = pytest.mark.integration
 
@@ -222,3 +225,17 @@ def test_beside_state(
     assert isinstance(told, ConfigError)
     assert told.message.startswith("job one failed: micro-batch 0 was written with another")
     assert ([1], [0, 2]) == (tables.rows, tables.letters)
+
+
+def test_commits_of_other_processes_are_seen(spark: SparkSession, tmp_path: Path) -> None:
+    """A run that was asleep may commit after this one has looked: Spark keeps what it knew."""
+    location = TableLocation(path=str(tmp_path / "table"), table=None)
+    spark.range(3).write.format("delta").save(str(location.path))
+    table = existing_table(spark, location)
+    assert not has_batch(table, "query", 0)
+    other = DeltaTable(str(location.path))
+    properties = CommitProperties(app_transactions=[Transaction("query", 0)])
+    other.create_write_transaction([], "append", other.schema(), commit_properties=properties)
+
+    assert has_batch(table, "query", 0)
+    assert has_batch(existing_table(spark, location), "query", 0)

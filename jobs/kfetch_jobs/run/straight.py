@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kfetch.errors import NotBuilt, OptionError, TableRefused
@@ -68,7 +69,7 @@ def through_spark(job: Job, clause: str) -> str:
 
 
 def _copy(job: Job, settings: Mapping[str, str], zone: str, columns: Sequence[str]) -> TableCopy:
-    from kfetch.delta.copying import TableCopy, source_fields
+    from kfetch.delta.copying import TableCopy
 
     (view,) = job.file.views()
     options = run_options(job, view, zone, columns, settings.get(PERMISSION, ""))
@@ -79,7 +80,7 @@ def _copy(job: Job, settings: Mapping[str, str], zone: str, columns: Sequence[st
         options,
         directory,
         zone=zone,
-        select=selection(job, source_fields(options)),
+        select=partial(selection, job),
         partition_by=job.file.sink.partitionBy,
         dead_letters=letters,
     )

@@ -45,11 +45,15 @@ def last_batches(table: DeltaTable | None) -> Mapping[str, int]:
     """Returns the queries that have written to a table, and the last micro-batch of each.
 
     Delta has no public function for it. Its log's snapshot has the last ``txnVersion`` of each
-    ``txnAppId``, as its protocol says (SetTransaction).
+    ``txnAppId``, as its protocol says (SetTransaction). Spark reads the log again for it: another
+    process may have written since.
     """
     if table is None:
         return {}
-    written: Any = table._jdt.deltaLog().unsafeVolatileSnapshot().setTransactions()
+    log: Any = table._jdt.deltaLog()
+    # Python can't leave out arguments of Scala. These are their defaults: not a stale snapshot.
+    defaults = [getattr(log, f"update$default${number}")() for number in (1, 2, 3)]
+    written = log.update(*defaults).setTransactions()
     each = map(written.apply, range(written.size()))
     return {str(one.appId()): int(one.version()) for one in each}
 

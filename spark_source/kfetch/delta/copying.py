@@ -44,13 +44,8 @@ _LETTER_COLUMNS = {
 """The columns of a table of dead letters, and what they are."""
 
 
-def source_fields(options: Mapping[str, str]) -> list[TableField]:
-    """Returns the columns of ``format("kfetch")`` with these options, as those of a Delta table.
-
-    A schema registry may be asked. Raises OptionError, and TableRefused for a type that Delta does
-    not have.
-    """
-    return table_fields(KfetchDataSource(dict(options)).schema().jsonValue()["fields"])
+Select = Mapping[str, str] | None
+"""The columns of a table, and what they are. None: all of the source."""
 
 
 class Letter(NamedTuple):
@@ -81,22 +76,24 @@ class TableCopy:
         directory: Path,
         *,
         zone: str,
-        select: Mapping[str, str] | None = None,
+        select: Select | Callable[[list[TableField]], Select] = None,
         partition_by: Mapping[str, str] | Sequence[str] = (),
         dead_letters: Path | None = None,
     ) -> None:
         """``directory``: the table's, absolute. ``zone``: that of functions without one.
 
         ``dead_letters``: the directory of their table; the options must have
-        ``deadLetters=column``. The others are those of ``delta.stream``. Raises OptionError and
-        TableRefused.
+        ``deadLetters=column``. ``select`` may be a function of the source's columns, so that a
+        schema registry is asked once. The others are those of ``delta.stream``. Raises OptionError
+        and TableRefused, and what ``select`` raises.
         """
         self._options = options
         self._memory_bytes = parse(options).agent.memory_bytes
         self._schema = KfetchDataSource(dict(options)).schema()
         fields = table_fields(self._schema.jsonValue()["fields"])
         kept = [one for one in fields if not dead_letters or one["name"] != DEAD_LETTER]
-        columns = all_columns(kept) if select is None else _parsed(select, kept, zone)
+        chosen = select(fields) if callable(select) else select
+        columns = all_columns(kept) if chosen is None else _parsed(chosen, kept, zone)
         partitions = parse_partitions(partition_by, columns, kept, zone)
         self._rows = _CopiedTable(directory, columns, partitions, "good" if dead_letters else "all")
         self._letters = (

@@ -17,6 +17,7 @@ from kfetch.delta.files import written_files
 from kfetch.delta.plan import parse_plans
 from kfetch.delta.source import PLANS
 from kfetch.errors import LeaseLost, OptionError, TableRefused
+from kfetch.spark.source import KfetchDataSource
 
 OPTIONS = {
     "kafka.bootstrap.servers": "127.0.0.1:1",
@@ -195,3 +196,19 @@ def test_names_that_are_left_out(tmp_path: Path) -> None:
 
     with pytest.raises(TableRefused, match=r"value\.a and value\.A are one column"):
         TableCopy(options, tmp_path, zone="UTC")
+
+
+def test_columns_of_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets all columns of the source, so that nobody else asks a schema registry for them."""
+    asked, schema = [], KfetchDataSource.schema
+    monkeypatch.setattr(KfetchDataSource, "schema", lambda one: asked.append(1) or schema(one))
+    copy = TableCopy(
+        OPTIONS,
+        tmp_path,
+        zone="UTC",
+        select=lambda fields: {one["name"]: one["name"] for one in fields[1:3]},
+        dead_letters=tmp_path / "dead",
+    )
+
+    assert ["value", "topic"] == [one["name"] for one in copy.fields]
+    assert [1] == asked
