@@ -210,7 +210,9 @@ def _plans_of(copy: TableCopy) -> list[WritePlan]:
             return self
 
     spark: Any = SimpleNamespace(
-        dataSource=SimpleNamespace(register=lambda _: None), readStream=Stream()
+        dataSource=SimpleNamespace(register=lambda _: None),
+        readStream=Stream(),
+        sparkContext=SimpleNamespace(getConf=dict, master="local[2]", defaultParallelism=2),
     )
     copy.frame(spark, merge_schema=False)
     return parse_plans(given[PLANS])
