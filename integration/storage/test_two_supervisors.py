@@ -323,7 +323,8 @@ def _cut_off(pair: Pair, leader: Host, draw: random.Random) -> Callable[[], None
 WAYS = {"killed": _kill, "frozen": _freeze, "cut off": _cut_off}
 
 
-def _take_over(pair: Pair, way: str, rounds: int) -> None:
+def _take_over(pair: Pair, way: str, rounds: int) -> float:
+    """Returns the median of the seconds that the take-overs took."""
     draw, times = random.Random(7), []
     for _ in range(rounds):
         leader = pair.leader()
@@ -343,8 +344,7 @@ def _take_over(pair: Pair, way: str, rounds: int) -> None:
         f"{min(times):.1f} to {max(times):.1f} s, median {statistics.median(times):.1f}: "
         + " ".join(f"{one:.1f}" for one in times)
     )
-    # The lease, a third more, a look, and the start of a process on a busy machine.
-    assert statistics.median(times) < 2 * LENGTH_S + 3
+    return statistics.median(times)
 
 
 CASES = [("disk", "killed"), ("s3", "frozen"), ("s3", "cut off")]
@@ -354,7 +354,7 @@ CASES = [("disk", "killed"), ("s3", "frozen"), ("s3", "cut off")]
 def test_take_over(pair: Pair, way: str) -> None:
     """The waiting host takes over, no micro-batch is written twice, and the earlier leader runs
     nothing when it is back, and waits."""
-    _take_over(pair, way, 2)
+    _take_over(pair, way, 1)
 
 
 @pytest.mark.long
@@ -364,4 +364,5 @@ def test_take_over_twenty_times(pair: Pair, kind: str, way: str) -> None:
     """The same, twenty times in turns, or ROUNDS of the environment."""
     if (kind, way) == ("disk", "cut off"):
         pytest.skip("a disk of this machine can't be cut off")
-    _take_over(pair, way, int(os.environ.get("ROUNDS", "20")))
+    # The lease, a third more, a look, and the start of a process on a busy machine.
+    assert _take_over(pair, way, int(os.environ.get("ROUNDS", "20"))) < 2 * LENGTH_S + 3

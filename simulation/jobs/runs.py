@@ -202,6 +202,12 @@ class SimulatedRun:
         driver.report(machine.now, machine.wall)
         machine.after(self.fate.look_s, self._see)
 
+    def _note_offsets(self) -> None:
+        """Let the checkpoint have offsets, as it has before a run tells of a micro-batch."""
+        offsets = self.directory / "checkpoint" / "offsets"
+        offsets.mkdir(parents=True, exist_ok=True)
+        (offsets / "0").touch()
+
     def _batch(self) -> None:
         if self.ended or self.hangs or not self.leader.alive:
             return
@@ -227,6 +233,7 @@ class SimulatedRun:
             run_rows=3 * self.batches,
         )
         with suppress(OSError):
+            self._note_offsets()
             append_entry(self.directory, batch)
         if driver is not None:
             driver.plan(machine.now, machine.wall)
