@@ -19,6 +19,10 @@ Row = dict[str, Any]
 _PLACE = ("topic", "partition", "offset", "timestamp")
 
 
+_DEFAULTS = {f"update$default${number}": lambda: None for number in (1, 2, 3)}
+"""Scala's default arguments, as Python sees them."""
+
+
 @dataclass(slots=True)
 class Version:
     """One version of a table."""
@@ -229,7 +233,7 @@ class Table:
         listed = SimpleNamespace(size=lambda: len(each), apply=lambda n: each[n])
         snapshot = SimpleNamespace(setTransactions=lambda: listed)
         return SimpleNamespace(
-            deltaLog=lambda: SimpleNamespace(unsafeVolatileSnapshot=lambda: snapshot)
+            deltaLog=lambda: SimpleNamespace(update=lambda *_: snapshot, **_DEFAULTS)
         )
 
     def alias(self, _: str) -> Table:
