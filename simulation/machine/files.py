@@ -78,6 +78,7 @@ class Inode:
             st_uid=self.uid,
             st_size=self.size if self.real is not None else len(self.data),
             st_mtime=self.mtime,
+            st_mtime_ns=round(self.mtime * 1e9),
         )
 
     def release(self) -> None:

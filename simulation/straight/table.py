@@ -189,10 +189,12 @@ class _DeltaTable:
         return SimpleNamespace(min_writer_version=2, reader_features=None, writer_features=None)
 
     def metadata(self) -> Any:
-        """Returns the properties and the partition columns."""
+        """Returns the id, the properties and the partition columns. Nobody makes it anew."""
         columns = self._columns
         return SimpleNamespace(
-            configuration=columns.properties, partition_columns=list(columns.partitions)
+            id="table",
+            configuration=columns.properties,
+            partition_columns=list(columns.partitions),
         )
 
     def schema(self) -> Schema:
