@@ -34,9 +34,11 @@ def note_lease(job: Job, *, request_s: float) -> None:
 def noted_lease(job: Job) -> Sight | None:
     """Returns what a supervisor of this machine has seen of the lease; None without a note.
 
-    The time counts since the machine's start. A note from before that looks younger than it is.
+    The time counts since the machine's start. A note from before that looks younger than it is, or
+    is of no use.
     """
     note = read_json(_note(job))
     with suppress(KeyError, TypeError, ValueError):
-        return Sight(str(note["token"]), None, float(note["at"]))
+        if (at := float(note["at"])) <= boottime():
+            return Sight(str(note["token"]), None, at)
     return None

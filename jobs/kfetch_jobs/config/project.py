@@ -95,7 +95,12 @@ class Project:
         reason = f"kfetch writes only to {READABLE}"
         try:
             path = stored_path(self._resolved(text), self.file.spark, request_s=request_s)
-            if path is not None:
+            if isinstance(path, Path) and not any(map(path.is_relative_to, self._shared())):
+                reason = (
+                    "it is a directory of this machine: name a URI of a store, or list a directory "
+                    "that all hosts mount under sharedDirectories"
+                )
+            elif path is not None:
                 return path
         except KfetchError as cause:
             reason = cause.message
@@ -204,10 +209,12 @@ class Project:
             code=tuple(code_directories(self.path)),
             spark=self.file.spark | file.spark,
             clusters=self.file.clusters,
-            shared_directories=tuple(
-                self.path.parent.joinpath(one).resolve() for one in self.file.sharedDirectories
-            ),
+            shared_directories=self._shared(),
         )
+
+    def _shared(self) -> tuple[Path, ...]:
+        names = self.file.sharedDirectories
+        return tuple(self.path.parent.joinpath(one).resolve() for one in names)
 
     def _table_location(self, target: Target) -> TableLocation:
         path = None if target.path is None else self._resolved(target.path)

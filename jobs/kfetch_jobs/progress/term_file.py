@@ -29,8 +29,13 @@ class TermFile:
         """Let the runs go on until a third of a lease before so many seconds."""
         at = boottime() + seconds - self.length_s * _STOPS
         with suppress(OSError):  # the runs end if that lasts
-            self.path.touch(mode=0o600)
-            os.utime(self.path, (at, at))
+            try:
+                os.utime(self.path, (at, at))
+            except FileNotFoundError:
+                new = self.path.with_suffix(".new")
+                new.touch(mode=0o600)
+                os.utime(new, (at, at))
+                new.rename(self.path)
 
     def close(self) -> None:
         """End the runs."""
@@ -40,7 +45,7 @@ class TermFile:
     def trouble(self) -> str:
         """Returns why a run of this host must stop; nothing while its supervisor leads."""
         try:
-            leads = boottime() < self.path.stat().st_mtime
+            leads = 0 < self.path.stat().st_mtime - boottime() <= self.length_s
         except OSError:
             leads = False
         return "" if leads else "the supervisor of this host does not lead the project any more"

@@ -60,6 +60,7 @@ CREATE TABLE IF NOT EXISTS process_starts (
 );
 CREATE TABLE IF NOT EXISTS shared_state (
     one INTEGER PRIMARY KEY CHECK (one = 1),
+    history TEXT NOT NULL,
     epoch INTEGER NOT NULL,
     change INTEGER NOT NULL
 );

@@ -39,6 +39,7 @@ from kfetch_jobs.supervise.lease_looks import lease_status
 from kfetch_jobs.supervise.shared_state import (
     Inbox,
     SharedState,
+    StateVersion,
     WaitingHost,
     parse_inbox,
     parse_state,
@@ -169,7 +170,8 @@ class Lead:
         self._shared, self._lease = shared, lease
         self._file = shared._state
         self._token: str | None = None
-        self._epoch, self._change = 1, 0
+        self._id = uuid.uuid4().hex
+        self._version = StateVersion(history=self._id, epoch=1, change=0)
         self._lost = ""
         self._inbox_at = 0.0
 
@@ -198,32 +200,34 @@ class Lead:
                 state = parse_state(version.content)
                 if wrong := state.of_other_environment(environment):
                     raise ValueError(wrong)
-                claimed = state.claimed()
-                self._epoch = claimed.epoch
+                claimed = state.claimed(self._id)
+                self._version = claimed.version
                 if token := self._file.write(claimed.content(), version.token):
                     self._token = token
                     return claimed
             raise ValueError("another supervisor writes it")
 
-    def publish(self, tables: Mapping[str, list[dict[str, Any]]]) -> tuple[int, int]:
-        """Write the state for other hosts. Returns its epoch and change.
+    def publish(self, tables: Mapping[str, list[dict[str, Any]]]) -> StateVersion:
+        """Write the state for other hosts. Returns its version.
 
         Raises SupervisorError if the store fails, and for good once another supervisor leads.
         """
         if self._lost:
             raise SupervisorError(self._lost)
-        self._change += 1
-        state = SharedState(epoch=self._epoch, change=self._change, place=self.place, tables=tables)
+        self._version = self._version._replace(change=self._version.change + 1)
+        state = SharedState(
+            leader=self._id, place=self.place, tables=tables, **self._version._asdict()
+        )
         with _errors(self._file):
             self._token = self._written(state.content())
-        return self._epoch, self._change
+        return state.version
 
     def _written(self, content: bytes) -> str:
         """Write the state behind its last version, or behind a write whose answer was lost."""
         if token := self._file.write(content, self._token):
             return token
         present = self._file.read()
-        own = present is None or parse_state(present.content).epoch == self._epoch
+        own = present is None or parse_state(present.content).leader == self._id
         if own and (token := self._file.write(content, _token(present))):
             return token
         self._lost = "another supervisor leads: it has written the shared state"
@@ -264,6 +268,8 @@ def read_lead(project: Project, store: Store) -> LeadStatus | None:
     try:
         inbox = shared.inbox()
         if not here and not (leader and leader.trouble) and (state := shared.state()):
+            if wrong := state.of_other_environment(project.environment_name):
+                raise SupervisorError(f"{shared.directory / 'state'} can't be used: {wrong}")
             store.load(state)
     except SupervisorError as error:
         trouble = error.message

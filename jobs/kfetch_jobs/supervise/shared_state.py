@@ -12,7 +12,7 @@ import json
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 RUNS_SHARED = 50
 """How many runs of each job another host gets to know. The page lists 25."""
@@ -23,10 +23,26 @@ _GONE_S = 60.0
 """A host that waits says so every ten seconds. After a minute without that, nobody names it."""
 
 
+class StateVersion(NamedTuple):
+    """Which state of which history a database has."""
+
+    history: str
+    """Begins with the first state at a place. Versions of two histories are not comparable."""
+    epoch: int
+    change: int
+
+
+NO_STATE = StateVersion("", 0, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedState:
     """What a leader knows about its jobs, with which the next one goes on."""
 
+    history: str
+    """See ``StateVersion``."""
+    leader: str
+    """Differs for each time that a process leads."""
     epoch: int
     """Grows by one with each leader."""
     change: int
@@ -52,13 +68,18 @@ class SharedState:
         """Returns the file's bytes."""
         return zlib.compress(json.dumps({"version": 1, **asdict(self)}).encode())
 
-    def newer(self, known: tuple[int, int]) -> bool:
-        """Returns whether this is newer than the state of this epoch and this change."""
-        return (self.epoch, self.change) > known
+    @property
+    def version(self) -> StateVersion:
+        """Which state this is."""
+        return StateVersion(self.history, self.epoch, self.change)
 
-    def claimed(self) -> SharedState:
+    def replaces(self, known: StateVersion) -> bool:
+        """Returns whether a database with a known state must load this one."""
+        return self.history != known.history or self.version > known
+
+    def claimed(self, leader: str) -> SharedState:
         """Returns the same state with the epoch of the next leader."""
-        return replace(self, epoch=self.epoch + 1, change=0)
+        return replace(self, leader=leader, epoch=self.epoch + 1, change=0)
 
 
 def parse_state(content: bytes) -> SharedState:

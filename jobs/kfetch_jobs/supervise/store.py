@@ -22,7 +22,14 @@ import psutil
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.database import database_errors, open_database, transaction
-from kfetch_jobs.supervise.shared_state import ORDERS_MAX, RUNS_SHARED, SharedOrder, SharedState
+from kfetch_jobs.supervise.shared_state import (
+    NO_STATE,
+    ORDERS_MAX,
+    RUNS_SHARED,
+    SharedOrder,
+    SharedState,
+    StateVersion,
+)
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.util.process import start_of
 
@@ -95,8 +102,8 @@ class SupervisorRecord:
         )
 
 
-Publish = Callable[[Mapping[str, list[dict[str, Any]]]], tuple[int, int]]
-"""Writes the rows of tables for other hosts. Returns the epoch and the change of that."""
+Publish = Callable[[Mapping[str, list[dict[str, Any]]]], StateVersion]
+"""Writes the rows of tables for other hosts. Returns the version of that."""
 
 
 class Store:
@@ -131,19 +138,14 @@ class Store:
         with self._transaction() as db:
             yield db
             if self.publish is not None:
-                _put_version(db, *self.publish(_shared_rows(db)))
-
-    def shared_version(self) -> tuple[int, int]:
-        """Returns epoch and change of the shared state in this database; (0, 0) without one."""
-        with database_errors(self._path):
-            return _shared_version(self._db)
+                _put_version(db, self.publish(_shared_rows(db)))
 
     def load(self, state: SharedState) -> None:
         """Replace states, runs and replies by those of a leader, if these are newer."""
         with self._transaction() as db:
-            if state.newer(_shared_version(db)):
+            if state.replaces(_shared_version(db)):
                 _put_shared_rows(db, state.tables)
-                _put_version(db, state.epoch, state.change)
+                _put_version(db, state.version)
 
     def states(self) -> dict[str, JobState]:
         """Returns the states of all jobs that a supervisor has seen, by name."""
@@ -349,8 +351,9 @@ _LAST_RUNS = (
     f"FROM runs) WHERE place <= {RUNS_SHARED})"
 )
 _REPLIES = (
-    "SELECT job, asked, at_s, shared_id, answer FROM orders "  # noqa: S608
-    f"WHERE shared_id IS NOT NULL AND answer IS NOT NULL ORDER BY id DESC LIMIT {ORDERS_MAX}"
+    "SELECT job, asked, at_s, shared_id, answer FROM (SELECT * FROM orders "  # noqa: S608
+    f"WHERE shared_id IS NOT NULL AND answer IS NOT NULL ORDER BY id DESC LIMIT {ORDERS_MAX}) "
+    "ORDER BY id"  # another host numbers them anew in this order
 )
 _RUN_COLUMNS = "id, job, started_s, pid, process_started_s, ended_s, kind, sentence, batches, rows"
 _SHARED = {
@@ -390,14 +393,15 @@ def _put_shared_rows(
             )
 
 
-def _shared_version(db: sqlite3.Connection) -> tuple[int, int]:
-    row = db.execute("SELECT epoch, change FROM shared_state").fetchone()
-    return (row["epoch"], row["change"]) if row else (0, 0)
+def _shared_version(db: sqlite3.Connection) -> StateVersion:
+    row = db.execute("SELECT history, epoch, change FROM shared_state").fetchone()
+    return StateVersion(*row) if row else NO_STATE
 
 
-def _put_version(db: sqlite3.Connection, epoch: int, change: int) -> None:
+def _put_version(db: sqlite3.Connection, version: StateVersion) -> None:
     db.execute(
-        "INSERT OR REPLACE INTO shared_state (one, epoch, change) VALUES (1, ?, ?)", (epoch, change)
+        "INSERT OR REPLACE INTO shared_state (one, history, epoch, change) VALUES (1, ?, ?, ?)",
+        version,
     )
 
 

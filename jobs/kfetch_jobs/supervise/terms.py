@@ -112,11 +112,11 @@ class Terms:
         if sight.token == self._noted_token or boottime() - sight.at < LATE_S:
             return
         self._noted_token = sight.token
-        try:
-            for job in self._project.jobs_and_mistakes()[0].values():
+        for job in self._project.jobs_and_mistakes()[0].values():
+            try:
                 note_lease(job, request_s=STATUS_S)
-        except (JobsError, OSError) as error:  # the runs look by themselves
-            log.warning("%s", error)
+            except (JobsError, OSError) as error:  # the runs look by themselves
+                log.warning("%s", error)
 
     def _begin_to_wait(self, sight: Sight) -> None:
         now = self._waits_since_s = time.time()

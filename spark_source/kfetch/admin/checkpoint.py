@@ -39,6 +39,8 @@ _FILE_URI = re.compile(r"file:(?:/{2}(?:localhost)?(?=/))?(/.*)", re.DOTALL)
 _OTHER_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 _READ_ONLY = "kfetch changes only checkpoints of this machine"
+_NEAR = 100
+"""So many micro-batches Spark keeps. A wider gap has none of them behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +256,8 @@ def _numbers_from(log: ObjectPath, first: int) -> list[int]:
     """Returns the numbers from ``first`` to the last one; none if that takes more than this.
 
     Names are sorted as text: 99 follows 9, 98 and 989. A name's stem stands before all that begin
-    with it. Among low numbers there may be gaps while Spark removes them, so it looks for one.
+    with it. There may be gaps: while Spark removes low numbers, and where a move of offsets has
+    left a micro-batch without its commit. So it looks for higher numbers, and for longer ones.
     """
     found: list[int] = []
     page: Page | None = None
@@ -267,7 +270,15 @@ def _numbers_from(log: ObjectPath, first: int) -> list[int]:
             break
         found.append(int(name))
     gap = any(int(other) > int(name) for other in page.names if other.isdigit())
-    return found if page.covers(name) and not gap else []
+    return found if page.covers(name) and not gap and not _has_longer(log, name) else []
+
+
+def _has_longer(log: ObjectPath, name: str) -> bool:
+    """Returns whether the log has a number with more digits than ``name``, if that is near."""
+    if len(str(int(name) + _NEAR)) == len(name):
+        return False
+    page = _page_behind(log, "1" + "0" * (len(name) - 1))
+    return any(len(other) > len(name) for other in page.names if other.isdigit())
 
 
 def _page_behind(log: ObjectPath, name: str) -> Page:

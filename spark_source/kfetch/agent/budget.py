@@ -41,6 +41,9 @@ _DECODER_PART = 8
 # limit, both together stay far below it.
 _FREE_PAGES_PART = 4
 
+# Tasks that write files keep rows of their own, a quarter of the limit together (delta/plan.py).
+_WORKERS_PART = 2
+
 _Key = tuple[Hashable, Hashable]
 """(owner, name) of a cached value."""
 _Use = Literal["replies", "segments", "decoders", "cache", "workers"]
@@ -56,7 +59,9 @@ class _Wanted(NamedTuple):
 
 
 class Budget:
-    """Bytes in use below a limit: replies, segments and cached values. Any thread may use it.
+    """Bytes in use below a limit: replies, segments, cached values, and rows that workers keep.
+
+    Any thread may use it.
 
     One lock guards all of its numbers, and the rule of admission reads most of them. So they stand
     in one class.
@@ -96,7 +101,8 @@ class Budget:
     @property
     def needs_free_pages(self) -> bool:
         """Whether allocators are to return what they keep: it counts for nobody, and adds up."""
-        return self.has_waiters or self.used > self.limit // _FREE_PAGES_PART
+        own = self.used - self._bytes["workers"]
+        return self.has_waiters or own > self.limit // _FREE_PAGES_PART
 
     @property
     def batch_bytes(self) -> int:
@@ -122,10 +128,13 @@ class Budget:
     def reading(self, worker_bytes: int) -> Iterator[None]:
         """A context to read in: the readers share the memory.
 
-        ``worker_bytes``: what the reader's worker keeps of its own meanwhile.
+        ``worker_bytes``: what the reader's worker keeps of its own meanwhile. All workers count as
+        a part of the limit at most, so that the agent always has room to go on.
         """
         with self._changed:
             self.readers += 1
+            room = self.limit // _WORKERS_PART - self._bytes["workers"]
+            worker_bytes = max(0, min(worker_bytes, room))
             self._use("workers", worker_bytes)
         try:
             yield

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import cpu_count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
+
+_LOCAL = re.compile(r"local(-cluster)?(\[(?(1)\d+,)(?P<cores>\d+|\*)[^]]*\])?")
+"""``local[4]`` and ``local[*, 3]``; of a local cluster, ``local-cluster[2,4,1024]``."""
 
 _LETTER_COLUMNS = {
     **{name: name for name in ("topic", "partition", "offset", "timestamp")},
@@ -215,12 +220,19 @@ class _CopiedTable:
 
 
 def _task_slots(spark: SparkSession) -> int:
-    """Returns how many tasks an executor runs at once; at most so many if Spark does not tell."""
+    """Returns how many tasks an executor runs at once; a guess if Spark does not tell.
+
+    A standalone executor without ``spark.executor.cores`` takes all cores of its machine.
+    """
     context = spark.sparkContext
-    settings = context.getConf()
-    cores = int(settings.get("spark.executor.cores", "0") or 0)
-    if not cores or str(context.master).startswith("local"):
-        cores = context.defaultParallelism
+    settings, master = context.getConf(), str(context.master)
+    if local := _LOCAL.fullmatch(master):
+        named = local["cores"] or "1"
+        cores = cpu_count() or 1 if named == "*" else int(named)
+    elif text := settings.get("spark.executor.cores", ""):
+        cores = int(text)
+    else:
+        cores = 1 if master.startswith(("yarn", "k8s")) else context.defaultParallelism
     return max(1, cores // int(settings.get("spark.task.cpus", "1") or 1))
 
 

@@ -121,9 +121,10 @@ class TaskFiles:
     def _write_largest(self) -> Iterator[pa.RecordBatch]:
         values = self._largest()
         self._open[values].write_row_group()
-        is_full = self._open[values].size >= self._plan.file_bytes
-        if is_full or self._footer_bytes >= self._plan.row_group_bytes:
+        if self._open[values].size >= self._plan.file_bytes:
             yield self._close(values)
+        elif self._footer_bytes >= self._plan.row_group_bytes:
+            yield self._close(max(self._open, key=lambda key: self._open[key].footer_bytes))
 
     def _largest(self) -> Values:
         return max(self._open, key=lambda values: self._open[values].pending_bytes)

@@ -64,7 +64,7 @@ class TableLog:
         self._table: Any = None
         """delta-rs's table."""
         self._newest: object = None
-        """The file of the newest commit that kfetch knows, as the disk has it."""
+        """The file of the newest commit that kfetch knows, as the disk has it; None if unknown."""
         self._checked: TableDescription | None = None
 
     def open(self, *, merge_schema: bool) -> TableDescription:
@@ -104,7 +104,7 @@ class TableLog:
 
         delta-rs does not notice that a table was removed and made anew.
         """
-        if self._newest is not None and self._newest != self._newest_file():
+        if self._newest is None or self._newest != self._newest_file():
             before, self._table = self._table.metadata().id, self._loaded()
             if self._table.metadata().id != before:
                 raise TableRefused(
@@ -118,7 +118,7 @@ class TableLog:
         """Returns what tells the newest known commit's file from another one; None without it."""
         try:
             found = os.stat(self._commit_file(self._table.version()))
-        except FileNotFoundError:  # of an old commit, say, which a checkpoint has replaced
+        except FileNotFoundError:  # the table is gone, or a checkpoint has replaced the commit
             return None
         return found.st_ino, found.st_mtime_ns
 

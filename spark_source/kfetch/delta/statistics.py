@@ -1,9 +1,9 @@
 """What Delta notes of a file for data skipping: rows, smallest and largest values, nulls. Pure.
 
 A Parquet writer has found them already, for the footer. So nothing is computed twice. A column
-without certain bounds has none: a reader then reads the file. Arrays and maps have no bounds, and
-the footer has the nulls within them: so theirs are counted in the batches. Sources: Delta's
-PROTOCOL.md, "Per-file Statistics"; StatisticsCollection of delta-spark 4.4.0.
+without certain bounds has none: a reader then reads the file. Arrays and maps have no bounds. The
+footer counts nulls within them, not of them. So kfetch counts theirs in the batches. Sources:
+Delta's PROTOCOL.md, "Per-file Statistics"; StatisticsCollection of delta-spark 4.4.0.
 """
 
 from __future__ import annotations

@@ -62,10 +62,12 @@ def check_names(fields: Iterable[TableField]) -> None:
     Two names may not differ in case alone. Spark's sink refuses both as well. Only column mapping
     allows odd characters, and kfetch does not have it.
     """
-    known: dict[str, str] = {}
-    for name in _all_names({"type": "struct", "fields": fields}, ""):
-        other = known.setdefault(name.lower(), name)
-        if other is not name:
+    known: dict[tuple[str, ...], str] = {}
+    for path in _all_names({"type": "struct", "fields": fields}):
+        name, key = ".".join(path), tuple(part.lower() for part in path)
+        other = known.get(key)
+        known[key] = name
+        if other is not None:
             raise TableRefused(
                 f"{other} and {name} are one column to Delta, which passes over case",
                 action="leave one of them out of the schema",
@@ -78,15 +80,15 @@ def check_names(fields: Iterable[TableField]) -> None:
             )
 
 
-def _all_names(kind: Any, path: str) -> Iterator[str]:
-    """Yields the names of columns and fields, with those around them."""
+def _all_names(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yields the names of columns and fields, each behind those around it."""
     if isinstance(kind, Mapping):
         for part in kind.get("fields", ()):
-            name = f"{path}{part['name']}"
+            name = (*path, part["name"])
             yield name
-            yield from _all_names(part["type"], f"{name}.")
-        for name in ("elementType", "keyType", "valueType"):
-            yield from _all_names(kind.get(name), f"{path}{name.removesuffix('Type')}.")
+            yield from _all_names(part["type"], name)
+        for inner in ("elementType", "keyType", "valueType"):
+            yield from _all_names(kind.get(inner), (*path, inner.removesuffix("Type")))
 
 
 def unknown_fields(ours: Iterable[TableField], table: Iterable[TableField]) -> list[TableField]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +22,9 @@ from kfetch.errors import LeaseLost
 from kfetch.storage.lease import LENGTH_S
 
 _YES = b"1"
-_PREFIX, _NAME = "kfetch-", "permission"
+_HOST = zlib.crc32(socket.gethostname().encode()) & 0xFFFF
+_PREFIX, _NAME = f"kfetch-{_HOST:04x}-", "permission"
+"""Hosts may share the directory, and no host can ask a socket of another one."""
 _BEGINS_S = 60.0
 """A younger socket may be that of a process which does not listen yet."""
 _PATH_BYTES_MAX = 70
@@ -66,13 +70,19 @@ def _short_directory() -> Path:
 def _remove_left_over(parent: Path) -> None:
     """Remove the sockets on which nobody listens any more, with their directories.
 
-    A process that was killed has left them. Those of other users stay.
+    A process of this user on this host has left them when it was killed.
     """
     for path in parent.glob(f"{_PREFIX}*/{_NAME}"):
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _BEGINS_S and not _has_listener(path):
+            if _is_old_socket(path) and not _has_listener(path):
                 path.unlink()
                 path.parent.rmdir()
+
+
+def _is_old_socket(path: Path) -> bool:
+    found = path.lstat()
+    is_own = stat.S_ISSOCK(found.st_mode) and found.st_uid == os.getuid()
+    return is_own and not path.parent.is_symlink() and time.time() - found.st_mtime > _BEGINS_S
 
 
 def _has_listener(path: Path) -> bool:

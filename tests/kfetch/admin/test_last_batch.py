@@ -65,12 +65,11 @@ def numbers(path: ObjectPath, near: int | None) -> tuple[int | None, int | None,
 def test_any_hint(first: int, count: int, pending: bool, near: int, removed: set[int]) -> None:
     """A hint may be stale, too high, or of a micro-batch that Spark has removed or is removing.
 
-    So there may be gaps. One that ends where the numbers get a digit more would not be seen, but
-    Spark removes 998 before 999.
+    So there may be gaps, also where the numbers get a digit more.
     """
     store = CountingStore()
     last = first + count
-    gaps = {first + number for number in removed if len(str(first + number)) == len(str(last))}
+    gaps = {first + number for number in removed}
     there = set(range(first, last)) - gaps | {last}
     store.fill("commits", there)
     store.fill("offsets", there | {last + 1} if pending else there)
@@ -79,19 +78,20 @@ def test_any_hint(first: int, count: int, pending: bool, near: int, removed: set
     pages, store.pages = store.pages, 0
 
     assert expected == numbers(path, first + near)
-    assert store.pages <= pages + 8
+    assert store.pages <= pages + 10
 
 
 @given(first=st.integers(0, 20_000), count=st.integers(100, 200), late=st.integers(0, 3))
 def test_a_good_hint(first: int, count: int, late: int) -> None:
-    """Each log takes a list, or two where the numbers get a digit more. ``sources`` takes one."""
+    """Each log takes a list, and up to two more where the numbers get a digit more. ``sources``
+    takes one."""
     store = CountingStore()
     last = first + count
     store.fill("commits", range(first, last + 1))
     store.fill("offsets", range(first, last + 2))
 
     assert (last, last + 1, last) == numbers(ObjectPath("s3a://lake", "ck", store), last - late)
-    assert store.pages <= 3 + 2 * (len(str(last + 2)) > len(str(last - late)))
+    assert store.pages <= 3 + 4 * (len(str(last + 102)) > len(str(last - late)))
 
 
 def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,16 @@ def test_few_readers_decode_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert most[0] in (1, 2)
 
 
+def test_workers_leave_room() -> None:
+    """What workers keep counts up to half of the limit, whatever they say: the agent goes on."""
+    budget = Budget(100)
+    with budget.reading(40), budget.reading(40):
+        assert 50 == budget.used
+        assert not budget.needs_free_pages
+        assert budget.has_room(50)
+    assert 0 == budget.used
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from(["cache", "take", "reserve", "release"]), st.integers(0, 60)),

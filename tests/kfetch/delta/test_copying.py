@@ -161,8 +161,12 @@ def test_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("master", "settings", "slots"),
     [
         ("local[4]", {"spark.executor.cores": "2"}, 4),
+        ("local[3,2]", {}, 3),
+        ("local", {}, 1),
+        ("local-cluster[2,5,1024]", {}, 5),
         ("spark://host", {"spark.executor.cores": "2"}, 2),
         ("spark://host", {}, 4),
+        ("yarn", {}, 1),
         ("yarn", {"spark.executor.cores": "8", "spark.task.cpus": "8"}, 1),
     ],
 )

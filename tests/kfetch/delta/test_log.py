@@ -223,13 +223,14 @@ def test_a_full_disk(tmp_path: Path, room: int) -> None:
     assert [1, 2] == numbers(table)
 
 
+@pytest.mark.parametrize("written", [0, 2])
 @pytest.mark.parametrize("commits", [0, 1, 3])
-def test_a_table_that_is_made_anew(tmp_path: Path, commits: int) -> None:
+def test_a_table_that_is_made_anew(tmp_path: Path, commits: int, written: int) -> None:
     """Its log may be shorter or longer than the old one. The query ends, and no file of it is in
-    the new table. Started again, it goes on there."""
+    the new table, also if it has written none before. Started again, it goes on there."""
     table = Table(tmp_path / "t", COLUMNS)
-    table.append(QUERY, 0, rows(1))
-    table.append(QUERY, 1, rows(2))
+    for number in range(written):
+        table.append(QUERY, number, rows(number))
     shutil.rmtree(table.directory)
     other = Table(tmp_path / "t", [field("n", "string"), field("t", "string")])
     for number in range(commits):

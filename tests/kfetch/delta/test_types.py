@@ -139,3 +139,8 @@ def test_names_that_delta_lacks(name: str) -> None:
         with pytest.raises(TableRefused, match="has a name with one of"):
             check_names([field("id"), one])
     check_names([field("é-x.y/z")])
+
+
+def test_a_name_with_a_dot() -> None:
+    """A column ``a.b`` is another one than the field ``b`` of the column ``a``."""
+    check_names([field("a.b"), field("a", {"type": "struct", "fields": [field("b")]})])

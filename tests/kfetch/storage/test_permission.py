@@ -56,15 +56,23 @@ def short() -> Iterator[Path]:
 
 
 def test_what_a_killed_process_has_left(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next process removes it. It leaves the sockets of those that live, or that begin."""
+    """The next process removes it.
+
+    It leaves other files, the sockets of processes that live or begin, and those of other hosts.
+    """
     monkeypatch.setattr(tempfile, "tempdir", str(short))
-    left, begins = _bound(short / "kfetch-left"), _bound(short / "kfetch-begins")
+    names = ("left", "begins", "file")
+    directories = [short / f"{permission._PREFIX}{name}" for name in names]
+    left, begins = _bound(directories[0]), _bound(directories[1])
+    directories[2].mkdir()
+    (file := directories[2] / "permission").touch()
+    of_other_host = _bound(short / "kfetch-xxxx-left")
     with granting(lambda: None) as living:
-        for path in (left, living):
+        for path in (left, living, file, of_other_host):
             os.utime(path, (0, 0))
         with granting(lambda: None):
             assert not left.parent.exists()
-            assert (True, True) == (begins.exists(), living.exists())
+            assert all(path.exists() for path in (begins, living, file, of_other_host))
         ask(str(living))
 
 

@@ -95,7 +95,7 @@ def test_a_cluster_of_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_jobs_of_several_hosts(kfetch: Command) -> None:
     """With ``sharedState``, another host must find checkpoint and table, and needs a lease."""
-    FILE.write_text(PROJECT + "sharedState: ../data/state\n")
+    FILE.write_text(PROJECT + "sharedState: ../data/state\nsharedDirectories: [../data/state]\n")
     assert 2 == kfetch("validate")[2].count("and sharedState is for jobs on other machines: name a")
     FILE.write_text(PROJECT + "sharedState: ../data/state\nsharedDirectories: [../data]\n")
     assert 0 == kfetch("validate")[0]
@@ -106,6 +106,7 @@ def test_jobs_of_several_hosts(kfetch: Command) -> None:
 @pytest.mark.parametrize(
     ("location", "reason"),
     [
+        ("/var/lib/state", "it is a directory of this machine: name a URI of a store, or list a"),
         ("hdfs://host/state", "kfetch writes only to file: and s3a:"),
         ("s3a://ä/state", "the name of a bucket in S3 has only letters"),
     ],

@@ -169,6 +169,24 @@ def test_an_earlier_leader_writes_nothing(hosts: list[Host]) -> None:
     assert Phase.STOPPED is second.phase("a")
 
 
+def test_two_first_leaders(hosts: list[Host]) -> None:
+    """The first leader sleeps before its first write, and another one begins. It may not write."""
+    first, second = hosts
+    with first.lead() as old, first.store() as store:
+        assert old.claim(None) is None
+        store.publish = old.publish
+        old._lease.release()  # as if its lease had ended while it slept
+        with second.lead() as lead, second.store() as other:
+            assert lead.claim(None) is None
+            other.publish = lead.publish
+            other.save({"a": JobState(phase=Phase.PAUSED, since_s=1.0)})
+            with pytest.raises(SupervisorError, match="another supervisor leads"):
+                store.save({})
+    state = second.shared.state()
+    assert state is not None
+    assert state.place == second.shared.place
+
+
 @pytest.mark.parametrize("kind", ["s3"])
 @pytest.mark.parametrize("fault", [Fault.BUSY, Fault.CUT, Fault.LOST_ANSWER])
 def test_a_write_that_fails(hosts: list[Host], proxy: Proxy, fault: Fault) -> None:
@@ -209,7 +227,7 @@ def test_what_other_hosts_know(hosts: list[Host]) -> None:
             copy.load(state_)
         assert store.states() == copy.states()
         assert store.history("a", RUNS_SHARED) == copy.history("a", 1000)
-        assert newest.newer((old.epoch, old.change))
+        assert newest.replaces(old.version)
     assert len(newest.content()) < 5000
 
 

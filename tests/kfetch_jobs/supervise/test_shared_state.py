@@ -7,16 +7,20 @@ from dataclasses import replace
 import pytest
 
 from kfetch_jobs.supervise.shared_state import (
+    NO_STATE,
     ORDERS_MAX,
     Inbox,
     SharedOrder,
     SharedState,
+    StateVersion,
     WaitingHost,
     parse_inbox,
     parse_state,
 )
 
 STATE = SharedState(
+    history="h",
+    leader="l",
     epoch=3,
     change=7,
     place="a:/srv",
@@ -45,12 +49,13 @@ def test_a_damaged_state(content: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("known", "newer"),
-    [((0, 0), True), ((3, 6), True), ((2, 99), True), ((3, 7), False), ((3, 8), False),
-     ((4, 0), False)],
+    [(NO_STATE, True), (("h", 3, 6), True), (("h", 2, 99), True), (("h", 3, 7), False),
+     (("h", 3, 8), False), (("h", 4, 0), False), (("i", 5, 300), True)],
 )  # fmt: skip
-def test_which_state_is_newer(known: tuple[int, int], newer: bool) -> None:
-    """A later leader's first write counts more than all writes of the leader before."""
-    assert newer is STATE.newer(known)
+def test_which_state_is_newer(known: tuple[str, int, int], newer: bool) -> None:
+    """A later leader's first write counts more than all writes of the leader before. A state at a
+    new place replaces any of another one."""
+    assert newer is STATE.replaces(StateVersion(*known))
 
 
 @pytest.mark.parametrize(("environment", "fits"), [("prod", True), ("test", False), (None, False)])
@@ -62,9 +67,10 @@ def test_whose_state_it_is(environment: str | None, fits: bool) -> None:
 
 def test_a_claim() -> None:
     """The next leader's first version is newer, and tells whose state it is."""
-    claimed = STATE.claimed()
+    claimed = STATE.claimed("m")
 
-    assert claimed.newer((STATE.epoch, 10**9))
+    assert claimed.replaces(StateVersion("h", STATE.epoch, 10**9))
+    assert claimed.content() != STATE.claimed("n").content()
     assert (STATE.place, STATE.tables) == (claimed.place, claimed.tables)
 
 

@@ -31,7 +31,7 @@ AWAY = replace(this_process("kfetch up, storage /srv"), host="node-a", pid=12, m
 def shared(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with the job clicks, whose state several hosts share. A supervisor runs here."""
     monkeypatch.setenv("SERVERS", ENVIRON["SERVERS"])
-    more = "sharedState: ../state\nsharedDirectories: [../data]\n"
+    more = "sharedState: ../data/state\nsharedDirectories: [../data]\n"
     (project / "conf" / "kfetch.yml").write_text(more + PROJECT)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with Store.of(loaded.storage) as store:
@@ -129,7 +129,7 @@ def test_a_state_that_cannot_be_reached(shared: Project, kfetch: Command) -> Non
     """The status says so and shows what this host knows. An order is refused, because nobody knows
     who would carry it out."""
     leads(shared, AWAY, Phase.RUNNING)
-    text = shared.path.read_text().replace("../state", "s3a://lake/state")
+    text = shared.path.read_text().replace("../data/state", "s3a://lake/state")
     keys = "  spark.hadoop.fs.s3a.access.key: a\n  spark.hadoop.fs.s3a.secret.key: b\n"
     endpoint = f"  spark.hadoop.fs.s3a.endpoint: http://127.0.0.1:1\n{keys}"
     shared.path.write_text(text.replace("spark:\n", f"spark:\n{endpoint}"))
