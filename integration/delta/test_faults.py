@@ -101,7 +101,8 @@ _VICTIMS = {
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [2, 50])
 def test_random_kills(kafka: Cluster, topic: TopicFactory, tmp_path: Path, kills: int) -> None:
     """SIGKILL of a worker, an executor, an agent or the driver at random moments, while records
     arrive and Spark runs slow tasks twice. DuckDB finds each record once in the files of the log,

@@ -29,7 +29,8 @@ _LOOKS = 20
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seconds", [10, pytest.param(120, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [10, 120])
 def test_readers_see_whole_micro_batches(
     kafka: Cluster, topic: TopicFactory, tmp_path: Path, seconds: int
 ) -> None:

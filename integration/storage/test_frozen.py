@@ -34,9 +34,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
 ROUNDS = int(os.environ.get("KFETCH_ROUNDS", "50"))
 LONG = (pytest.mark.long, pytest.mark.timeout(7200))
-SHORT = [("disk", "append", "stopped", 1), ("s3", "merge", "paused", 1)]
-"""These are tried at each landing, each time at another moment."""
-CASES = SHORT + [
+CASES = [("disk", "append", "stopped", 1)] + [
     pytest.param(place, mode, how, ROUNDS, marks=LONG)
     for place in ("disk", "s3")
     for mode in ("append", "merge")

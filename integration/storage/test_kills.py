@@ -28,24 +28,16 @@ from integration.storage.hosts import (
 from kfetch_jobs.kafka import Cluster
 from tests.kfetch.agent.helpers import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(3600)]
 
 KILLS = int(os.environ.get("KFETCH_KILLS", "20"))
 _GOES_ON = 3
 """A run with so many micro-batches after the kill did not need the worker. A task has one try."""
-_LONG = pytest.mark.long
-CASES = [pytest.param("s3", "letters", 2)] + [
-    pytest.param(place, mode, KILLS, marks=_LONG)
-    for place in ("disk", "s3")
-    for mode in ("append", "letters", "merge")
-]
-CASES += [pytest.param("hdfs", "letters", KILLS, marks=_LONG)]
+CASES = [(place, mode) for place in ("disk", "s3") for mode in ("append", "letters", "merge")]
 
 
-@pytest.mark.parametrize(("place", "mode", "kills"), CASES)
-def test_kills(
-    tmp_path: Path, kafka: Cluster, topic: TopicFactory, place: str, mode: str, kills: int
-) -> None:
+@pytest.mark.parametrize(("place", "mode"), [*CASES, ("hdfs", "letters")])
+def test_kills(tmp_path: Path, kafka: Cluster, topic: TopicFactory, place: str, mode: str) -> None:
     """The victim is the run, its JVM, one of Spark's Python processes, or all of them.
 
     The moment is during the start, or after a micro-batch. The same host starts the job again. In
@@ -60,7 +52,7 @@ def test_kills(
         try:
             with producing(kafka, clicks) as stop:
                 host = hosts.start("h")
-                while killed.total() < kills:
+                while killed.total() < KILLS:
                     killed[strike(host, chance)] += 1
                     if host.ended():
                         host = hosts.start("h")
