@@ -1,8 +1,7 @@
 """Controls a supervisor: orders go through its database, a signal ends it.
 
 If another host leads, orders go through the shared inbox. Without a supervisor, an order waits for
-the next one. ``shut_down`` also ends the jobs that a
-killed supervisor has left behind.
+the next one. ``shut_down`` also ends the jobs that a killed supervisor has left behind.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _STARTED_WITHIN_S = 2.0
 """Ten ticks of a supervisor. A due job that has not started by then waits for room."""
 _POLL_S = 0.1
 _ELSEWHERE_S = 1.0
-"""The same if another host leads: each look is three requests to a store."""
+"""The pause between looks if another host leads: each look is three requests to a store."""
 
 
 def give_order(

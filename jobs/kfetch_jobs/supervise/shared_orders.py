@@ -6,7 +6,6 @@ has taken it carries it out, and if it dies, the next one does.
 
 from __future__ import annotations
 
-import socket
 import time
 import uuid
 from collections.abc import Sequence
@@ -34,10 +33,7 @@ def give_elsewhere(
     """
     shared = Shared.of(project)
     assert shared is not None
-    host, now = socket.gethostname(), time.time()
-    orders = [
-        SharedOrder(id=uuid.uuid4().hex, job=job, order=order, host=host, at_s=now) for job in jobs
-    ]
+    orders = [SharedOrder(id=uuid.uuid4().hex, job=job, order=order) for job in jobs]
     ids = {one.id for one in orders}
     shared.change_inbox(lambda inbox: inbox.with_orders(orders))
     replies: dict[str, str] = {}

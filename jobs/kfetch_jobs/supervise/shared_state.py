@@ -98,9 +98,6 @@ class SharedOrder:
     id: str
     job: str
     order: str
-    host: str
-    at_s: float
-    """By the clock of that host."""
     taken: bool = False
     """Whether a leader carries it out, so that its command can't withdraw it any more."""
 

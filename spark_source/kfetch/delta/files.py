@@ -187,14 +187,15 @@ class DataFile:
         self.footer_bytes += _CHUNK_BYTES * self._column_count
 
     def _begin(self, schema: pa.Schema) -> None:
-        plan, self._column_count = self._plan, sum(parquet_columns(kind) for kind in schema.types)
+        plan = self._plan
+        self._column_count = sum(parquet_columns(kind) for kind in schema.types)
         self._leaves = chosen_leaves(leaves(schema), plan.statistics_columns, plan.statistics_paths)
         self._absolute.parent.mkdir(parents=True, exist_ok=True)
         self._sink = pa.OSFile(str(self._absolute), "wb")
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
-            compression=self._plan.codec,  # type: ignore[arg-type]
+            compression=plan.codec,  # type: ignore[arg-type]
             store_schema=False,
         )
 

@@ -71,8 +71,8 @@ def parse_plans(text: str) -> list[WritePlan]:
 def file_settings(properties: Mapping[str, str], memory_bytes: int, writers: int) -> dict[str, Any]:
     """Returns what a table's properties say of its files.
 
-    ``memory_bytes``: that of the agent. ``writers``: how many of such files' rows an executor keeps
-    at once. Raises TableRefused for a value that is none.
+    ``memory_bytes``: that of the agent. ``writers``: for how many tables' files an
+    executor's tasks keep rows at once. Raises TableRefused for a value that is none.
     """
     codec = properties.get("delta.parquet.compression.codec", "zstd").lower()
     codec = _CODEC_NAMES.get(codec, codec)

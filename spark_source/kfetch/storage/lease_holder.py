@@ -1,6 +1,6 @@
 """Takes the lease of a checkpoint, keeps it in a thread, and lets it go. The rules are ``lease``'s.
 
-with hold(file, this_process("run of job clicks"), ends_process=True) as lease:
+with hold(file, this_process("run of job clicks")) as lease:
     lease.check()    # right before a commit
     lease.trouble()  # now and then: the work must stop if this tells why
 """

@@ -248,7 +248,7 @@ def test_an_order_from_elsewhere(hosts: list[Host], monkeypatch: pytest.MonkeyPa
     write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
     with first.take() as supervisor:
         first.until_runs(supervisor, "a")
-        order = SharedOrder(id="1", job="a", order="pause", host="b", at_s=0.0)
+        order = SharedOrder(id="1", job="a", order="pause")
         second.shared.change_inbox(lambda inbox: inbox.with_orders([order]))
         first.until_phase(supervisor, "a", Phase.PAUSED)
         assert ["1"] == list(second.shared.replies())
@@ -266,7 +266,7 @@ def test_an_order_of_a_dead_leader(hosts: list[Host]) -> None:
     """The next leader carries out what the last one had taken and not carried out."""
     first, second = hosts
     write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
-    order = SharedOrder(id="1", job="a", order="stop", host="b", at_s=0.0, taken=True)
+    order = SharedOrder(id="1", job="a", order="stop", taken=True)
     with first.take() as supervisor:
         first.until_runs(supervisor, "a")
         first.shared.change_inbox(lambda inbox: inbox.with_orders([order]))

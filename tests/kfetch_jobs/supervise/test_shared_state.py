@@ -29,7 +29,7 @@ STATE = SharedState(
         "supervisor": [{"environment": "prod", "ended_s": 5.0}],
     },
 )
-ORDER = SharedOrder(id="1", job="clicks", order="pause", host="b", at_s=10.0)
+ORDER = SharedOrder(id="1", job="clicks", order="pause")
 HOST = WaitingHost(place="b:/srv", host="b", pid=12, since_s=90.0, seen_s=100.0)
 
 
