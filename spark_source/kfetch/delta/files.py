@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kfetch.delta.columns import projected
+from kfetch.delta.dictionaries import dictionary_columns
 from kfetch.delta.disk import sync
 from kfetch.delta.partitions import Values, directory, split
 from kfetch.delta.plan import WritePlan
@@ -30,7 +31,7 @@ from kfetch.delta.statistics import (
     file_statistics,
     leaves,
     nested_nulls,
-    parquet_columns,
+    parquet_paths,
 )
 from kfetch.options.columns import DEAD_LETTER
 
@@ -188,7 +189,7 @@ class DataFile:
 
     def _begin(self, schema: pa.Schema) -> None:
         plan = self._plan
-        self._column_count = sum(parquet_columns(kind) for kind in schema.types)
+        self._column_count = sum(len(parquet_paths(kind, "")) for kind in schema.types)
         self._leaves = chosen_leaves(leaves(schema), plan.statistics_columns, plan.statistics_paths)
         self._absolute.parent.mkdir(parents=True, exist_ok=True)
         self._sink = pa.OSFile(str(self._absolute), "wb")
@@ -197,6 +198,7 @@ class DataFile:
             schema,
             compression=plan.codec,  # type: ignore[arg-type]
             store_schema=False,
+            use_dictionary=dictionary_columns(self._pending[0]),  # type: ignore[arg-type]
         )
 
     def close(self) -> pa.RecordBatch:
