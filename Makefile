@@ -26,14 +26,15 @@ setup: .venv/.ready ## Install the environment into .venv, from the lock file
 demo: setup ## Run Kafka, Spark and Delta on this machine: a stream that survives a kill
 	@.venv/bin/kfetch demo $(ARGS)
 
-# Some tests wait, so four processes keep two cores busy; each of them imports all tests first. A few tests: make test ARGS="-k splits"
+# Some tests wait, so four processes keep two cores busy. A few tests in one process: make test ARGS="-k splits"
+FORKS := -p tests.forks --forks 4
+
 test: setup ## Run the tests that need neither broker nor JVM, but make simulate-test
-	@$(PY) -m pytest tests -m "not simulation" $(or $(ARGS),-n 4 --dist worksteal)
+	@$(PY) -m pytest tests -m "not simulation" $(or $(ARGS),$(FORKS))
 
 # In a fresh clone, each process of make test would compile the decoders: 36 seconds of one processor.
-warm: setup ## Compile the decoders and the tests once, for all processes of make test
+warm: setup ## Compile the decoders once, for all processes of make test
 	@.venv/bin/kfetch warm > /dev/null
-	@$(PY) -m pytest tests --collect-only --quiet > /dev/null || true  # make test tells what is wrong
 
 classes: setup ## Archive the classes of Kafka and Spark, so that the integration tests start them faster
 	@$(PY) -m integration.class_archives
@@ -94,13 +95,12 @@ lowest-setup: .venv/lowest/.ready ## Install the oldest dependencies into .venv/
 	  -e './spark_source[spark]' -e ./jobs --group dev
 	@touch $@
 
-lowest-warm: lowest-setup ## Compile the decoders and the tests with the oldest dependencies
+lowest-warm: lowest-setup ## Compile the decoders with the oldest dependencies
 	@.venv/lowest/bin/kfetch warm > /dev/null
-	@.venv/lowest/bin/python -m pytest tests --collect-only --quiet > /dev/null || true
 
 lowest: lowest-setup ## Run the unit tests with the oldest dependencies
 	@.venv/lowest/bin/kfetch warm > /dev/null
-	@.venv/lowest/bin/python -m pytest tests -m "not simulation" --hypothesis-profile quick $(or $(ARGS),-n 4 --dist worksteal)
+	@.venv/lowest/bin/python -m pytest tests -m "not simulation" --hypothesis-profile quick $(or $(ARGS),$(FORKS))
 
 faults: setup ## Run the long fault tests
 	@$(PY) -m pytest integration -m long $(ARGS)
@@ -125,7 +125,7 @@ pythons: setup ## Run the unit tests with other versions of Python: PYTHONS="pyt
 	  [ -x $$home/bin/pytest ] || { $(UV) venv --quiet --clear --python $$python $$home; \
 	    $(UV) pip install --quiet --python $$home/bin/python --constraint .venv/locked.txt -e './spark_source[spark]' -e ./jobs --group dev; }; \
 	  $$home/bin/kfetch warm > /dev/null; \
-	  $$home/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),-n 4 --dist worksteal); done
+	  $$home/bin/python -m pytest tests --hypothesis-profile quick $(or $(ARGS),$(FORKS)); done
 
 # make bench BENCH=trickle ARGS="--runs 5": a module of integration/benchmarks, which says what it measures.
 BENCH ?= drain
@@ -145,10 +145,10 @@ simulate: setup ## Simulate the product in virtual time for a minute: rare order
 	@PYTHONHASHSEED=0 $(PY) -m simulation $(ARGS)
 
 simulate-test: setup ## Test the simulator: planted faults are found, a seed tells its story again
-	@$(PY) -m pytest tests -m simulation $(or $(ARGS),-n 2 --dist worksteal)
+	@$(PY) -m pytest tests -m simulation $(or $(ARGS),-p tests.forks --forks 2)
 
 properties: setup ## Run the property tests with ten times as many examples
-	@$(PY) -m pytest tests -m hypothesis --hypothesis-profile thorough $(or $(ARGS),-n 4 --dist worksteal)
+	@$(PY) -m pytest tests -m hypothesis --hypothesis-profile thorough $(or $(ARGS),$(FORKS))
 
 clean: ## Remove everything that make made here
 	rm -rf .venv .kfetch .mypy_cache .ruff_cache .pytest_cache .hypothesis

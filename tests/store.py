@@ -16,6 +16,10 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
+from moto.moto_server.werkzeug_app import create_backend_app
+from moto.s3.models import s3_backends
+from werkzeug.serving import WSGIRequestHandler, make_server
+
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import stored_path
 
@@ -61,8 +65,6 @@ class Store:
 
 def _kept() -> Any:
     """Returns what the store has: moto keeps it in this process."""
-    from moto.s3.models import s3_backends
-
     return s3_backends["123456789012"]["aws"]
 
 
@@ -75,8 +77,6 @@ def unfinished_uploads(prefix: str) -> list[str]:
 @contextmanager
 def running_store() -> Iterator[Store]:
     """Start a store, and stop it behind the block."""
-    from moto.moto_server.werkzeug_app import create_backend_app
-    from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Handler(WSGIRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:

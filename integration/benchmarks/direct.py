@@ -2,12 +2,14 @@
 
     python -m integration.benchmarks.direct [--format json|avro] [--fields 5|40] [--records N]
         [--partitions N] [--runs N] [--cores N] [--only NAME …] [--by-day] [--json]
+        [--ingest PROGRAM]
 
 A topic is filled as for the benchmark ``typed``. Queries read it with availableNow into a new table
 each, in one session and after one warm-up each: the struct's fields, the partition and the offset,
 and raw records with all columns. The times are those of the micro-batches, of their writes,
 and from start() to the end of the query. The CPU time is that of the whole machine: Spark, workers,
 agent and broker. So nothing else may run. After each run delta-rs counts the table's rows.
+With ``--ingest``, kafka-delta-ingest copies the JSON of five fields, too.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from deltalake import DeltaTable
 
 from integration.benchmarks import stage
 from integration.benchmarks.decode import cpu
+from integration.benchmarks.ingest import INGEST, Ingest
 from integration.benchmarks.typed import DELTA, TOPIC, UTC, Run, median_run, run, write
 from integration.benchmarks.typed_values import KINDS, TypedValues
 from kfetch import delta
@@ -40,7 +43,7 @@ Start = Callable[[str], Any]
 
 
 def _contestants(
-    spark: Any, cluster: Cluster, values: TypedValues, by_day: bool
+    spark: Any, cluster: Cluster, values: TypedValues, by_day: bool, ingest: Path | None
 ) -> dict[str, Start]:
     """Returns the starts by name, each pair of them with the same rows."""
     options = {
@@ -71,6 +74,9 @@ def _contestants(
             partition_by=_BY_DAY if by_day else {},
         )
 
+    others: dict[str, Start] = {}
+    if ingest:
+        others[INGEST] = lambda directory: Ingest(ingest, cluster, TOPIC, directory)
     return {
         f"connector + {values.function}": through_spark(lambda: connector(True)),
         f"kfetch {values.name}": through_spark(lambda: load(typed)),
@@ -78,6 +84,7 @@ def _contestants(
         "connector, raw": through_spark(lambda: connector(False)),
         "kfetch, raw": through_spark(lambda: load(options)),
         "straight, raw": straight(options),
+        **others,
     }
 
 
@@ -114,6 +121,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=[], help="starts of names")
     parser.add_argument("--by-day", action="store_true", help="partitioned by day")
+    parser.add_argument("--ingest", type=Path, help="the program kafka-delta-ingest")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     runs, sizes = _compare(chosen)
@@ -132,7 +140,7 @@ def _print_ratios(medians: Mapping[str, Run]) -> None:
     for kind in {name.split()[-1] for name in medians if name.startswith("straight")}:
         own = medians[f"straight{',' if kind == 'raw' else ''} {kind}"]
         for name, one in medians.items():
-            if name.startswith(("connector", "kfetch")) and (kind == "raw") == ("raw" in name):
+            if not name.startswith("straight") and (kind == "raw") == ("raw" in name):
                 print(
                     f"straight, {kind}: {one.batches / own.batches:.1f} times as fast as {name}, "
                     f"from start to end {one.wall / own.wall:.1f} times, with "
@@ -148,7 +156,7 @@ def _compare(chosen: argparse.Namespace) -> tuple[dict[str, list[Run]], dict[str
         spark = stage.session(chosen.cores, UTC | DELTA, [*values.jars(), *delta_jars()])
         stack.callback(spark.stop)
         write(spark, cluster, values.values, chosen)
-        starts = _contestants(spark, cluster, values, chosen.by_day)
+        starts = _contestants(spark, cluster, values, chosen.by_day, chosen.ingest)
         if chosen.only:
             starts = {n: s for n, s in starts.items() if n.startswith(tuple(chosen.only))}
         runs: dict[str, list[Run]] = {name: [] for name in starts}

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kfetch.delta.columns import projected
+from kfetch.delta.dictionaries import dictionary_columns
 from kfetch.delta.partitions import Values, directory, split
 from kfetch.delta.places import NewFile, new_file, place_of
 from kfetch.delta.plan import WritePlan
@@ -29,7 +30,7 @@ from kfetch.delta.statistics import (
     file_statistics,
     leaves,
     nested_nulls,
-    parquet_columns,
+    parquet_paths,
 )
 from kfetch.options.columns import DEAD_LETTER
 from kfetch.storage.open import StoredPath
@@ -202,7 +203,7 @@ class DataFile:
 
     def _begin(self, schema: pa.Schema) -> None:
         plan = self._plan
-        self._column_count = sum(parquet_columns(kind) for kind in schema.types)
+        self._column_count = sum(len(parquet_paths(kind, "")) for kind in schema.types)
         self._leaves = chosen_leaves(leaves(schema), plan.statistics_columns, plan.statistics_paths)
         self._file = new_file(self._place, self._path)
         self._writer = pq.ParquetWriter(
@@ -210,6 +211,7 @@ class DataFile:
             schema,
             compression=plan.codec,  # type: ignore[arg-type]
             store_schema=False,
+            use_dictionary=dictionary_columns(self._pending[0]),  # type: ignore[arg-type]
         )
 
     def close(self) -> pa.RecordBatch:

@@ -52,15 +52,25 @@ def _leaves(kind: pa.DataType, path: tuple[str, ...], index: int) -> Iterator[Le
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _leaves(field.type, (*path, field.name), index)
-            index += parquet_columns(field.type)
+            index += len(parquet_paths(field.type, ""))
     else:
         yield Leaf(path, None if pa.types.is_nested(kind) else kind, index)
 
 
-def parquet_columns(kind: pa.DataType) -> int:
-    """Returns how many columns of a Parquet file a type makes."""
-    inside = [kind.field(i).type for i in range(kind.num_fields)]  # a map has a struct
-    return sum(map(parquet_columns, inside)) if pa.types.is_nested(kind) else 1
+def parquet_paths(kind: pa.DataType, path: str) -> list[str]:
+    """Returns the paths of a Parquet file's columns that a column of a type makes."""
+    if not pa.types.is_nested(kind):
+        return [path]
+    return [found for name, one in _fields(kind) for found in parquet_paths(one, f"{path}.{name}")]
+
+
+def _fields(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """Returns what a nested type has, by the names that Parquet gives it."""
+    if pa.types.is_struct(kind):
+        return [(field.name, field.type) for field in kind]
+    if pa.types.is_map(kind):
+        return [("key_value.key", kind.key_type), ("key_value.value", kind.item_type)]
+    return [("list.element", kind.field(0).type)]
 
 
 def chosen_leaves(found: Sequence[Leaf], count: int, paths: Sequence[Sequence[str]]) -> list[Leaf]:

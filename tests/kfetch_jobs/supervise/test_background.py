@@ -20,7 +20,6 @@ from kfetch_jobs.web.serve import listening, serving
 from tests.kfetch_jobs.pages import loaded
 
 TOKEN = "0123456789abcdef"
-ME = os.getpid()
 
 
 def alive() -> None:
@@ -52,7 +51,7 @@ def test_a_page_that_answers(
         background.note_up(storage, sentence)
         assert address is not None
         page = f"http://127.0.0.1:{address.port}/"
-        assert f"page: {page}{hint}" == background.wait_until_up(storage, ME, alive)
+        assert f"page: {page}{hint}" == background.wait_until_up(storage, os.getpid(), alive)
         with urllib.request.urlopen(f"{page}login", timeout=60) as answer:
             assert 200 == answer.status
 
@@ -89,9 +88,9 @@ def test_another_supervisor_does_not_count(
     log = storage / ".supervisor" / "supervisor.log"
     sentence = re.escape(f"the supervisor did not come up within 0 s (see {log})")
     with pytest.raises(SupervisorError, match=sentence):
-        background.wait_until_up(storage, ME + 1, alive)
+        background.wait_until_up(storage, os.getpid() + 1, alive)
 
-    me = SimpleNamespace(pid=ME, poll=lambda: None)
+    me = SimpleNamespace(pid=os.getpid(), poll=lambda: None)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: me)
     with pytest.raises(SupervisorError, match=sentence):
         background.start_in_background(loaded(project), None)

@@ -1,0 +1,181 @@
+"""A plugin of pytest: it collects the tests once, and runs them in forks of this process.
+
+``python -m pytest -p tests.forks --forks 4``. A fork has what the collection imported. Each takes
+the next test as soon as it is free, and sends its reports to the first process.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+import warnings
+from collections.abc import Iterator
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection, wait
+from signal import SIGKILL
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the number of forks."""
+    parser.addoption("--forks", type=int, default=0, help="processes that run the tests")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the tests in forks, if there is a number of forks and something to run."""
+    if not (session.config.option.forks and session.items) or session.config.option.collectonly:
+        return None
+    if session.testsfailed:
+        return None  # the usual loop says that the collection failed
+    _Forks(session).run()
+    return True
+
+
+class _Forks:
+    """The processes, and how far they are in the list of tests."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._session = session
+        self._taken = get_context("fork").Value("i", 0)
+        self._running: dict[Connection, int] = {}
+        """The test that the fork behind a connection runs now; -1 before its first one."""
+        self._pids: list[int] = []
+
+    def run(self) -> None:
+        """Start the forks and report their results. Raises for ``-x`` and for a lost fork."""
+        try:
+            for number in range(self._session.config.option.forks):
+                self._start(number)
+            while self._running:
+                for connection in wait(list(self._running)):
+                    assert isinstance(connection, Connection)
+                    self._receive(connection)
+        except BaseException:
+            for pid in self._pids:
+                os.kill(pid, SIGKILL)
+            raise
+        finally:
+            for pid in self._pids:
+                os.waitpid(pid, 0)
+        if self._session.shouldfail:
+            raise self._session.Failed(self._session.shouldfail)
+        if self._session.shouldstop:
+            raise self._session.Interrupted(self._session.shouldstop)
+
+    def _start(self, number: int) -> None:
+        ours, theirs = Pipe(duplex=False)
+        with warnings.catch_warnings():
+            # Python 3.12 warns of forks of a process with threads. Those of numpy are prepared.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if not pid:
+            _work(self._session, number, self._tests(), theirs)
+        theirs.close()
+        self._pids.append(pid)
+        self._running[ours] = -1
+
+    def _tests(self) -> Iterator[int]:
+        """Yields the tests that no fork has taken yet."""
+        while True:
+            with self._taken.get_lock():
+                index = self._taken.value
+                self._taken.value += 1
+            if index >= len(self._session.items):
+                return
+            yield index
+
+    def _receive(self, connection: Connection) -> None:
+        """Handle the next message: a test begins, a warning, reports, or the fork is done."""
+        try:
+            message = connection.recv()
+        except EOFError:
+            index = self._running[connection]
+            test = self._session.items[index].nodeid if index >= 0 else "no test yet"
+            message = None
+            self._session.shouldfail = f"the process that ran {test} is gone"
+            self._taken.value = len(self._session.items)
+        if message is None:
+            del self._running[connection]
+        elif isinstance(message, int):
+            self._running[connection] = message
+        elif isinstance(message, dict):
+            hook = self._session.config.hook
+            hook.pytest_warning_recorded.call_historic(kwargs=message)
+        else:
+            self._report(self._session.items[self._running[connection]], message)
+
+    def _report(self, item: pytest.Item, reports: list[dict[str, Any]]) -> None:
+        hook = item.ihook
+        for data in reports:
+            report = hook.pytest_report_from_serializable(config=item.config, data=data)
+            hook.pytest_runtest_logreport(report=report)
+        hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        if self._session.shouldfail or self._session.shouldstop:
+            self._taken.value = len(self._session.items)
+
+
+def _work(session: pytest.Session, number: int, tests: Iterator[int], reports: Connection) -> None:
+    """Run tests until none is left, and end this process."""
+    try:
+        _be_independent(session.config, number)
+        session.config.pluginmanager.register(_Reporter(reports))
+        items = session.items
+        index = next(tests, None)
+        while index is not None:
+            following = next(tests, None)
+            reports.send(index)
+            then = None if following is None else items[following]
+            items[index].ihook.pytest_runtest_protocol(item=items[index], nextitem=then)
+            index = following
+        reports.send(None)
+    except KeyboardInterrupt:
+        pass  # the first process says so
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def _be_independent(config: pytest.Config, number: int) -> None:
+    """Write captured output and temporary files to places that no other fork has."""
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    capture.stop_global_capturing()
+    capture.start_global_capturing()
+    capture.suspend_global_capture()
+    factory: Any = config._tmp_path_factory  # type: ignore[attr-defined]
+    factory._basetemp = factory.mktemp(f"fork-{number}", numbered=False)
+
+
+class _Reporter:
+    """Sends reports, in place of printing them."""
+
+    def __init__(self, reports: Connection) -> None:
+        self._reports = reports
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        """Run a test, within what other plugins put around it."""
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        hook = item.ihook
+        self._reports.send(
+            [hook.pytest_report_to_serializable(config=item.config, report=one) for one in reports]
+        )
+        return True
+
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any
+    ) -> None:
+        """Send a warning, without the object that it is about."""
+        warning_message.source = None
+        self._reports.send(
+            {
+                "warning_message": warning_message,
+                "when": when,
+                "nodeid": nodeid,
+                "location": location,
+            }
+        )

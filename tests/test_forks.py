@@ -1,0 +1,66 @@
+"""The plugin ``tests.forks``: what its processes find, print and lose comes to the report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = """
+import os, pytest, warnings
+from pathlib import Path
+
+IMPORTED = os.getpid()
+
+@pytest.mark.parametrize("number", range(40))
+def test_good(number, tmp_path, capfd):
+    os.write(1, b"one of many")
+    assert "one of many" == capfd.readouterr().out
+    Path("pids", str(os.getpid())).touch()
+    assert IMPORTED == os.getppid()
+
+def test_bad():
+    print("a hint")
+    assert 1 == 2
+
+def test_warning():
+    warnings.warn("an old way")
+
+def test_skipped():
+    pytest.skip("a reason")
+
+def test_lost():
+    os._exit(0)
+"""
+
+
+def run(directory: Path, *words: str) -> tuple[int, str]:
+    """Run some of TESTS in three forks. Returns the exit code and the output."""
+    (directory / "pids").mkdir()
+    (directory / "test_it.py").write_text(TESTS)
+    (directory / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.forks", "--forks", "3", "-ra", *words]
+    root = str(Path(__file__).parent.parent)
+    environ = {"PYTHONPATH": root, "PYTHONWARNINGS": "error::ResourceWarning"}
+    ran = subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def test_results_of_all_forks(tmp_path: Path) -> None:
+    """Several forks of one process run the tests, each with its own output and files. A failure
+    shows what its test printed."""
+    code, output = run(tmp_path, "-k", "not lost")
+    assert 1 == code
+    assert "1 failed, 41 passed, 1 skipped, 1 deselected, 1 warning in" in output
+    assert "an old way" in output
+    assert output.count("a hint") == 2  # in the code, and as captured
+    assert "a reason" in output
+    assert 1 < len(list((tmp_path / "pids").iterdir())) <= 3
+
+
+def test_a_lost_fork(tmp_path: Path) -> None:
+    """A process that ends within a test fails the run, with the name of the test. The others take
+    no further test."""
+    code, output = run(tmp_path, "-k", "lost", "-p", "no:randomly")
+    assert 1 == code
+    assert "the process that ran test_it.py::test_lost is gone" in output
