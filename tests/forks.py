@@ -31,6 +31,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     if session.testsfailed:
         return None  # the usual loop says that the collection failed
+    _temporary_files(session.config).getbasetemp()  # this process removes it at the end
     _Forks(session).run()
     return True
 
@@ -146,8 +147,12 @@ def _be_independent(config: pytest.Config, number: int) -> None:
     capture.stop_global_capturing()
     capture.start_global_capturing()
     capture.suspend_global_capture()
-    factory: Any = config._tmp_path_factory  # type: ignore[attr-defined]
+    factory = _temporary_files(config)
     factory._basetemp = factory.mktemp(f"fork-{number}", numbered=False)
+
+
+def _temporary_files(config: pytest.Config) -> Any:
+    return config._tmp_path_factory  # type: ignore[attr-defined]
 
 
 class _Reporter:

@@ -41,7 +41,8 @@ def run(directory: Path, *words: str) -> tuple[int, str]:
     (directory / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.forks", "--forks", "3", "-ra", *words]
     root = str(Path(__file__).parent.parent)
-    environ = {"PYTHONPATH": root, "PYTHONWARNINGS": "error::ResourceWarning"}
+    (directory / "files").mkdir()
+    environ = {"PYTHONPATH": root, "PYTEST_DEBUG_TEMPROOT": str(directory / "files")}
     ran = subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True)
     return ran.returncode, ran.stdout + ran.stderr
 
@@ -56,6 +57,8 @@ def test_results_of_all_forks(tmp_path: Path) -> None:
     assert output.count("a hint") == 2  # in the code, and as captured
     assert "a reason" in output
     assert 1 < len(list((tmp_path / "pids").iterdir())) <= 3
+    (base,) = (tmp_path / "files").glob("pytest-of-*/pytest-[0-9]*")
+    assert {"fork-0", "fork-1", "fork-2"} == {path.name for path in base.iterdir()}
 
 
 def test_a_lost_fork(tmp_path: Path) -> None:
