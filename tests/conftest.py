@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 # trio registers a plugin, whose import takes a quarter of a second in each process.
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
-if os.path.isdir("/dev/shm"):
+if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 1 << 30:
     # The tests write and remove 20,000 small files. On a disk, each waits for half a millisecond.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
