@@ -8,7 +8,7 @@ from kfetch.admin.offset_log import PlannedBatch, Writer
 from kfetch.errors import CheckpointError
 from kfetch.storage.locations import has_scheme
 from kfetch.storage.open import READABLE, StoredPath
-from kfetch_jobs.checkpoints.location import checkpoint_path
+from kfetch_jobs.checkpoints.location import ANEW, checkpoint_path
 from kfetch_jobs.checkpoints.origin import check_environment
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
@@ -22,7 +22,7 @@ __all__ = [
     "read_checkpoint",
 ]
 
-_ACTION = "restore the checkpoint's directory from a backup, or give the job a new one"
+_ACTION = f"restore the checkpoint's directory from a backup, or {ANEW}"
 
 
 def job_checkpoint(job: Job, *, quick: bool = False) -> Checkpoint:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable
+from pathlib import Path
 
+from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints.location import checkpoint_path
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
@@ -31,7 +34,7 @@ def remove_half_written(job: Job) -> None:
         return
     for name in _LOGS:
         try:
-            for file in (path / name).iterdir():
+            for file in _hidden(path / name):
                 if _HALF_WRITTEN.fullmatch(file.name):
                     file.unlink(missing_ok=True)
                     log.warning("removed %s, which a run before has not finished", file)
@@ -42,3 +45,16 @@ def remove_half_written(job: Job) -> None:
                 f"job {job.name}: {cause.filename or path / name} can't be removed: "
                 f"{cause.strerror}; a run before has left it, and may still wake"
             ) from None
+
+
+def _hidden(log: StoredPath) -> Iterable[StoredPath]:
+    """Returns the files of a log whose names begin with a dot, and perhaps others.
+
+    A dot stands before all digits. So one request to a store is enough, if there are few of them.
+    """
+    if isinstance(log, Path):
+        return log.iterdir()
+    page = log.page_behind("")
+    if page.is_last or not page.names[-1].startswith("."):
+        return [log / name for name in page.names]
+    return log.iterdir()

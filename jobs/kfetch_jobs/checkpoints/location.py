@@ -10,12 +10,15 @@ from pathlib import Path
 
 from kfetch.errors import KfetchError
 from kfetch.storage.locations import local_path
+from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import READABLE, StoredPath, lease_beside, stored_path
 from kfetch.storage.versions import VersionedFile
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import read_json
 
+ANEW = "give the job a new one, and set sink.repeatRows: true if the job has run before"
+"""How a job starts without its checkpoint. See ``fresh_start``."""
 _COMMITS_MAX = 100
 """How many of a table's last commits are searched."""
 
@@ -82,6 +85,18 @@ def note_path(job: Job) -> Path:
     return Path(f"{local}.origin.json") if local else job.directory / "checkpoint.origin.json"
 
 
+def stored_note(job: Job) -> ObjectPath | None:
+    """Returns the path of the note beside a checkpoint in a store; None for any other checkpoint.
+
+    ``note_path`` is this host's copy, for those who ask no store.
+    """
+    try:
+        path = checkpoint_path(job)
+    except JobsError:  # a run does not depend on kfetch's own clients
+        return None
+    return path.parent / f"{path.name}.origin.json" if isinstance(path, ObjectPath) else None
+
+
 def has_run(job: Job) -> bool:
     """Returns whether the checkpoint has offsets. Of a remote one, only the note of a run tells."""
     local = local_directory(job)
@@ -101,7 +116,7 @@ def has_offsets(checkpoint: Path) -> bool:
         raise JobsError(
             f"kfetch can't read {checkpoint / 'offsets'} ({cause.strerror}), so nobody knows where "
             "the job continues",
-            action="let this user read the checkpoint, or give the job a new one",
+            action=f"let this user read the checkpoint, or {ANEW}",
         ) from None
 
 

@@ -3,23 +3,37 @@
 Each run notes them beside the checkpoint, in ``<checkpoint>.origin.json``, with the ids of topics.
 Later runs and commands compare. An offset means nothing in another cluster, and a command without
 ``--env`` may see one. A checkpoint without a note gets it from its next run.
+
+The note of a checkpoint in a store is in the store, so that all hosts know it. Each host has a copy
+in its own storage.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kfetch.admin.brokers import cluster_id
-from kfetch_jobs.checkpoints.location import has_offsets, has_run, local_directory, note_path
+from kfetch_jobs.checkpoints.location import (
+    has_offsets,
+    has_run,
+    local_directory,
+    note_path,
+    stored_note,
+)
 from kfetch_jobs.checkpoints.topic_history import TopicIds, checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.yamlfile import display
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.util.files import read_json, write_json
+
+log = logging.getLogger("kfetch_jobs.run")
 
 _RAN = "ran"
 """The key that says whether the checkpoint had offsets."""
@@ -40,6 +54,7 @@ class Origin:
 
 def check_environment(job: Job) -> None:
     """Raises ConfigError if the checkpoint's runs had another environment than the job has now."""
+    _copy_from_store(job)
     origin = _read(job)
     if origin is None or origin.environment == job.environment:
         return
@@ -51,7 +66,7 @@ def check_environment(job: Job) -> None:
     raise ConfigError(
         f"job {job.name} has run with {_described(origin.environment)}, and this is "
         f"{_described(job.environment)}: {way_out}; if the job belongs here from now on, remove "
-        f"{note_path(job)}"
+        f"{_notes(job)}"
     )
 
 
@@ -87,10 +102,8 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
         _compare(job, origin, clusters)
     before = origin.clusters if origin else {}
     known = {view: id_ for view, id_ in clusters.items() if id_}
-    path = note_path(job)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(
-        path,
+    _write(
+        job,
         {
             "version": 1,
             "checkpoint": job.checkpoint,
@@ -104,7 +117,6 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
             # and "tables": for a job that takes this one's place
             "topics": sorted({one for view in job.file.views() for one in job.named_topics(view)}),
         },
-        everybody_reads=True,  # ``lag`` and ``offsets show`` of other users compare too
     )
 
 
@@ -121,23 +133,74 @@ def _compare(job: Job, origin: Origin, clusters: Mapping[str, str]) -> None:
             raise ConfigError(
                 f"job {job.name}, source {view}: its checkpoint has offsets of the Kafka cluster "
                 f"{before}, and {servers} is the cluster {id_}: check --env and bootstrap.servers, "
-                "or give the job a new checkpoint; if you have deleted the checkpoint, or the "
-                f"offsets are right in this cluster, remove {note_path(job)}"
+                "or give the job a new checkpoint, with sink.repeatRows: true; if you have deleted "
+                f"the checkpoint, or the offsets are right in this cluster, remove {_notes(job)}"
             )
 
 
 def note_run(job: Job, ids: TopicIds) -> None:
     """Note that the checkpoint has offsets, of topics with these ids."""
-    path = note_path(job)
-    note = read_json(path)
-    after = {**note, _RAN: True, _TOPIC_IDS: _listed([noted_topic_ids(job), ids])}
+    note = read_json(note_path(job))
+    after = {**note, _RAN: True, _TOPIC_IDS: _listed([_topic_ids(note), ids])}
     if note and note != after:
-        write_json(path, after, everybody_reads=True)
+        _write(job, after)
+
+
+def _write(job: Job, note: Mapping[str, Any]) -> None:
+    """Write the note. If a store fails, this host has it, and its next run writes it again."""
+    _write_copy(job, note)
+    if (stored := stored_note(job)) is not None:
+        try:
+            stored.write_text(json.dumps(note, indent=2))
+        except OSError as cause:
+            log.warning("%s can't be written: %s", stored, cause.strerror)
+
+
+def _write_copy(job: Job, note: Mapping[str, Any]) -> None:
+    path = note_path(job)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # ``lag`` and ``offsets show`` of other users compare too
+    write_json(path, note, everybody_reads=True)
+
+
+def _copy_from_store(job: Job) -> None:
+    """Bring this host's copy up to date. What only this host knows of earlier runs stays.
+
+    Raises JobsError if the note in the store can't be used. One request.
+    """
+    if (stored := stored_note(job)) is None:
+        return
+    own = read_json(note_path(job))
+    try:
+        note = json.loads(stored.read_bytes())
+        ids, ran = _listed(map(_topic_ids, (own, note))), own.get(_RAN) or note.get(_RAN)
+        both = {**own, **note, _TOPIC_IDS: ids, _RAN: bool(ran)}
+    except FileNotFoundError:  # no run of this version yet
+        return
+    except OSError as cause:
+        raise JobsError(f"{cause.filename} can't be used: {cause.strerror}") from None
+    except (ValueError, TypeError, AttributeError) as cause:
+        raise JobsError(
+            f"{stored} can't be used ({cause}): remove it, and the job's next run writes it again"
+        ) from None
+    if both != own:
+        with suppress(PermissionError):  # another user's storage: such a user moves no offsets
+            _write_copy(job, both)
+
+
+def _notes(job: Job) -> str:
+    """The files of the note, for people."""
+    stored = stored_note(job)
+    return f"{stored} and {note_path(job)}" if stored else str(note_path(job))
 
 
 def noted_topic_ids(job: Job) -> TopicIds:
     """Returns the ids of the topics that the job's runs have read, as far as the note has them."""
-    noted = read_json(note_path(job)).get(_TOPIC_IDS)
+    return _topic_ids(read_json(note_path(job)))
+
+
+def _topic_ids(note: Mapping[str, Any]) -> TopicIds:
+    noted = note.get(_TOPIC_IDS)
     if not isinstance(noted, dict):
         return {}
     return {str(topic): frozenset(map(str, ids)) for topic, ids in noted.items()}

@@ -158,7 +158,7 @@ def match_sources(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
             raise JobsError(
                 f"job {job.name}: the checkpoint has the source {checkpoint.sources} times, "
                 "because the transform reads it so often, and kfetch does not move the offsets of "
-                "such a job: give it a new checkpoint and table"
+                "such a job: give it a new checkpoint and table, with sink.repeatRows: true"
             )
         return dict.fromkeys(views, 0 if checkpoint.sources else None)
     topics = {number: _topics(checkpoint, number) for number in range(checkpoint.sources)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kfetch.errors import AccessRefused, OptionError
+from kfetch.errors import AccessRefused, KfetchError, LeaseLost, OptionError
 from kfetch_jobs.errors import ConfigError, RecordsLost, RefusedByBroker
 
 
@@ -50,6 +50,26 @@ class ExitReport:
     kind: ExitKind
     sentence: str = ""
     """The error; empty without one."""
+    interrupted: bool = False
+    """Whether it ended for a reason outside the job, so that this counts as no failure."""
+
+    @property
+    def by_signal(self) -> bool:
+        """Whether a signal has ended the run."""
+        return self.kind in (ExitKind.STOPPED, ExitKind.KILLED)
+
+
+def interruption(sentence: str) -> ExitReport:
+    """Returns the report of an interrupted run: another process may go on with the job."""
+    return ExitReport(kind=ExitKind.STOPPED, sentence=sentence, interrupted=True)
+
+
+def error_report(error: BaseException, sentence: str) -> ExitReport:
+    """Returns the report of a run that an error has ended. ``sentence``: the error for people."""
+    where = error.where if isinstance(error, KfetchError) else {}
+    if isinstance(error, LeaseLost) or where.get("cause_condition") == LeaseLost.condition:
+        return interruption(sentence)
+    return ExitReport(kind=exit_kind_of(error), sentence=sentence)
 
 
 def exit_kind_of(error: BaseException) -> ExitKind:

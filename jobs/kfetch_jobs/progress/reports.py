@@ -111,7 +111,8 @@ def read_exit_report(path: Path) -> ExitReport:
 def _parse_exit_report(document: Any) -> ExitReport:
     # A path in the sentence may have bytes that are not UTF-8, and SQLite refuses those.
     sentence = document.get("sentence", "").encode(errors="backslashreplace").decode()
-    return ExitReport(kind=ExitKind(document["kind"]), sentence=sentence)
+    kind, interrupted = ExitKind(document["kind"]), bool(document.get("interrupted"))
+    return ExitReport(kind=kind, sentence=sentence, interrupted=interrupted)
 
 
 def broker_report_path(directory: Path, view: str) -> Path:

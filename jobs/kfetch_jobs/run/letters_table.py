@@ -134,5 +134,5 @@ def _check_same(table: DeltaTable | None, places: DataFrame, number: int) -> Non
         raise ConfigError(
             f"micro-batch {number} was written with another decoding, and the state would get "
             "other records than the tables have: run the job once as it was before, and then "
-            "change it; or give it a new checkpoint and new tables"
+            "change it; or give it a new checkpoint and new tables, with sink.repeatRows: true"
         )

@@ -18,13 +18,14 @@ from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SupervisorError
 from kfetch_jobs.supervise.leadership import read_lead
 from kfetch_jobs.supervise.order_reply import OrderReply
-from kfetch_jobs.supervise.processes import end_together
-from kfetch_jobs.supervise.run_killer import record_own_end
-from kfetch_jobs.supervise.run_process import remove_settings, run_process
+from kfetch_jobs.supervise.processes import RunProcess, end_together, find_by_mark
+from kfetch_jobs.supervise.run_killer import record_own_end, report_interruption
+from kfetch_jobs.supervise.run_process import remove_settings, run_mark, run_process
 from kfetch_jobs.supervise.shared_orders import give_elsewhere
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
+from kfetch_jobs.supervise.status import LeadStatus
 from kfetch_jobs.supervise.status_reader import orphans, supervisor_alive
-from kfetch_jobs.supervise.store import Store, SupervisorRecord
+from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.supervise.supervisor_lock import lock_file
 from kfetch_jobs.util.files import try_lock
 from kfetch_jobs.util.process import wait_until
@@ -61,7 +62,7 @@ def give_order(
     elif lead.leader is not None and lead.leader.trouble:
         raise SupervisorError(lead.problem)
     else:
-        replies = give_elsewhere(project, jobs, order, wait=lead.leader is not None)
+        replies = give_elsewhere(project, jobs, order, wait=lead.elsewhere)
     if not replies:
         return None
     refusals = [reply for reply in replies if reply.exit_code]
@@ -155,18 +156,30 @@ def shut_down(project: Project, store: Store, *, timeout_s: float, now: bool = F
     seconds.
     """
     lead = read_lead(project, store)
-    elsewhere = lead is not None and lead.elsewhere
-    runs = 0 if elsewhere else len(store.open_runs())
+    own = _own_runs(project, store, lead)
     supervisor = store.last_supervisor()
     if supervisor is not None and supervisor_alive(supervisor):
         _end_supervisor(supervisor, timeout_s, signals=2 if now else 1)
     with try_lock(lock_file(project.storage)) as locked:
         if not locked:
             raise SupervisorError(f"{project.storage} has a supervisor again: try once more")
-        if not elsewhere:
-            _end_orphans(project, store, 0.0 if now else timeout_s)
+        _end_orphans(project, store, lead, 0.0 if now else timeout_s)
         store.record_end(time.time())
-    return runs
+    return len(own)
+
+
+def _own_runs(
+    project: Project, store: Store, lead: LeadStatus | None
+) -> list[tuple[Run, RunProcess]]:
+    """Returns the open runs of this host, with their processes.
+
+    If supervisors of several hosts lead by turns, the runs may be those of another one. Then only
+    those with a living process count.
+    """
+    if lead is None:
+        return [(run, run_process(project.storage, run)) for run in store.open_runs()]
+    found = [(run, find_by_mark(run_mark(project.storage, run.id))) for run in store.open_runs()]
+    return [(run, process) for run, process in found if process is not None]
 
 
 def _end_supervisor(supervisor: SupervisorRecord, timeout_s: float, signals: int) -> None:
@@ -183,21 +196,25 @@ def _end_supervisor(supervisor: SupervisorRecord, timeout_s: float, signals: int
         )
 
 
-def _end_orphans(project: Project, store: Store, timeout_s: float) -> None:
+def _end_orphans(project: Project, store: Store, lead: LeadStatus | None, timeout_s: float) -> None:
     """End the runs that a killed supervisor has left behind.
 
-    Raises SupervisorError if some of their processes do not die. Their runs have no end then.
+    If there are several hosts, the next leader records the ends. Raises SupervisorError if some of
+    the processes do not die. Their runs have no end then.
     """
-    runs, undead = store.open_runs(), list[str]()
-    processes = [run_process(project.storage, run) for run in runs]
-    gone = end_together(processes, timeout_s)  # before any record: a full disk takes none
-    for run, is_gone in zip(runs, gone, strict=True):
+    left, undead = _own_runs(project, store, lead), list[str]()
+    # Before any record: a full disk takes none.
+    gone = end_together([process for _, process in left], timeout_s)
+    for (run, _), is_gone in zip(left, gone, strict=True):
         if not is_gone:
             undead.append(run.job)
             continue
         remove_settings(project.storage, run.job)
         reason = "by kfetch down, without a supervisor"
-        record_own_end(store, project.storage, run, time.time(), reason)
+        if lead is None:
+            record_own_end(store, project.storage, run, time.time(), reason)
+        else:
+            report_interruption(project.storage, run.id, run.job, reason)
     if undead:
         raise SupervisorError(
             f"some processes do not die, of {', '.join(undead)}: does a disk not answer? "

@@ -30,7 +30,7 @@ from kfetch.errors import CheckpointError
 from kfetch.storage.lease import LENGTH_S
 from kfetch.storage.lease_holder import HeldLease, Wait, hold
 from kfetch.storage.open import StoredPath, versioned
-from kfetch.storage.processes import boottime, this_process
+from kfetch.storage.processes import this_process
 from kfetch.storage.versions import Version, VersionedFile
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import SupervisorError
@@ -59,7 +59,7 @@ SAY_S = _LENGTH_S / 3
 _REQUEST_S = _LENGTH_S / 10
 """How long one request of a supervisor to the store may take."""
 STATUS_S = 1.0
-"""The same for commands and the page."""
+"""The same for commands and the page, and for the state: its writer holds the database's lock."""
 _CONFLICTS_MAX = 20
 """How often other hosts may write a file between a read and a write."""
 
@@ -67,10 +67,10 @@ _CONFLICTS_MAX = 20
 class Shared:
     """The files that the supervisors of a project share."""
 
-    def __init__(self, directory: StoredPath, storage: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: StoredPath, quick: StoredPath, storage: Path) -> None:
+        """``quick``: the directory, with requests of a second."""
         self.lease = versioned(directory / "leader.lease")
-        self._state = versioned(directory / "state")
+        self._state = versioned(quick / "state")
         self._inbox = versioned(directory / "inbox")
         self._storage = storage
         self.place = f"{socket.gethostname()}:{storage}"
@@ -84,7 +84,8 @@ class Shared:
         ``request_s``: how long a request may take.
         """
         path = project.shared_state(request_s=request_s or _REQUEST_S)
-        return None if path is None else cls(path, project.storage)
+        quick = project.shared_state(request_s=STATUS_S)
+        return cls(path, quick, project.storage) if path and quick else None
 
     @contextmanager
     def leading(self, wait: Wait) -> Iterator[Lead]:
@@ -96,7 +97,7 @@ class Shared:
         me, term = this_process(self.purpose), term_file(self._storage)
         try:
             with hold(self.lease, me, length_s=_LENGTH_S, switch=term, wait=wait) as lease:
-                yield Lead(self, lease)
+                yield Lead(self, lease, term)
         except CheckpointError as cause:
             raise SupervisorError(
                 f"{cause.what}: without it, nobody knows which supervisor leads"
@@ -107,6 +108,14 @@ class Shared:
         with _errors(self._state):
             version = self._state.read()
             return parse_state(version.content) if version else None
+
+    def state_of(self, environment: str | None) -> SharedState | None:
+        """The same. It is an error, too, if it is that of another environment."""
+        state = self.state()
+        with _errors(self._state):
+            if state and (wrong := state.of_other_environment(environment)):
+                raise ValueError(wrong)
+        return state
 
     def replies(self) -> dict[str, str]:
         """Returns the leader's last replies to orders, by their ids. Raises SupervisorError."""
@@ -166,8 +175,8 @@ def _errors(file: VersionedFile) -> Iterator[None]:
 class Lead:
     """The lead of a project, which this process holds. For its supervisor's thread alone."""
 
-    def __init__(self, shared: Shared, lease: HeldLease) -> None:
-        self._shared, self._lease = shared, lease
+    def __init__(self, shared: Shared, lease: HeldLease, term: TermFile) -> None:
+        self._shared, self._lease, self._term = shared, lease, term
         self._file = shared._state
         self._token: str | None = None
         self._id = uuid.uuid4().hex
@@ -184,9 +193,9 @@ class Lead:
         """Returns why the runs must stop now; nothing while this process leads for certain."""
         return self._lost or self._lease.trouble()
 
-    def left_s(self) -> float:
-        """Returns how long the runs may still take to end, in seconds: half of what is left."""
-        return max(0.0, (self._lease.term.ends_at - boottime()) / 2)
+    def end_runs(self) -> None:
+        """Let the runs of this host end at once: each one looks four times a second."""
+        self._term.close()
 
     def claim(self, environment: str | None) -> SharedState | None:
         """Returns what the last leader knew; None before the first one. It can't write any more.
@@ -245,7 +254,7 @@ class Lead:
         if not self._shared.inbox().orders:
             return
         replied = store.shared_replies()
-        inbox = self._shared.change_inbox(lambda inbox: inbox.taken(replied))
+        inbox = self._shared.change_inbox(lambda inbox: inbox.without_orders(replied))
         store.add_shared_orders(inbox.orders, time.time())
 
 
@@ -263,13 +272,13 @@ def read_lead(project: Project, store: Store) -> LeadStatus | None:
     if (shared := Shared.of(project, request_s=STATUS_S)) is None:
         return None
     leader = lease_status(shared.lease)
-    here = leader is not None and leader.here and leader.purpose == shared.purpose
+    own = leader is not None and leader.here and leader.purpose == shared.purpose
+    here = own and not (leader and leader.over_s)
     inbox, trouble = Inbox(), ""
     try:
         inbox = shared.inbox()
-        if not here and not (leader and leader.trouble) and (state := shared.state()):
-            if wrong := state.of_other_environment(project.environment_name):
-                raise SupervisorError(f"{shared.directory / 'state'} can't be used: {wrong}")
+        unknown = leader is not None and bool(leader.trouble)
+        if not here and not unknown and (state := shared.state_of(project.environment_name)):
             store.load(state)
     except SupervisorError as error:
         trouble = error.message

@@ -5,10 +5,11 @@ A store that is away delays a status by two seconds at most, for all jobs togeth
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from kfetch.errors import KfetchError
-from kfetch.storage.lease import Life, parse
+from kfetch.storage.lease import Life, Sight, parse
 from kfetch.storage.processes import life_of
 from kfetch.storage.versions import VersionedFile
 from kfetch_jobs.checkpoints.location import lease_file, local_directory
@@ -61,15 +62,17 @@ def lease_status(file: VersionedFile) -> LeaseStatus | None:
     except OSError as cause:
         return LeaseStatus(trouble=f"{cause.filename} can't be read: {cause.strerror}")
     lease = parse(version.content) if version else None
-    if lease is None or (holder := lease.holder) is None:
+    if version is None or lease is None or (holder := lease.holder) is None:
         return None
     life = life_of(holder)
     if life is Life.DEAD:
         return None
+    ends_s = Sight(version.token, lease, version.written_s).ends_at()
     return LeaseStatus(
         host=holder.host,
         pid=holder.pid,
         purpose=holder.purpose,
         since_s=lease.since_s,
         here=life is Life.ALIVE,
+        over_s=ends_s if ends_s < time.time() else None,
     )

@@ -90,9 +90,20 @@ def end_together(processes: Sequence[RunProcess], timeout_s: float) -> list[bool
     """
     for process in processes:
         process.end()
-    deadline = time.monotonic() + timeout_s
+    return kill_together(processes, timeout_s)
+
+
+def kill_together(processes: Sequence[RunProcess], after_s: float) -> list[bool]:
+    """Kill runs that have not ended by themselves ``after_s`` seconds from now.
+
+    Returns for each run whether all of its processes are gone.
+    """
+    deadline = time.monotonic() + after_s
     wait_until(lambda: not any(process.alive for process in processes), deadline, _POLL_S)
-    return [process.kill(GONE_WITHIN_S) for process in processes]
+    for process in processes:
+        process.kill()
+    deadline = time.monotonic() + GONE_WITHIN_S
+    return [process.kill(deadline - time.monotonic()) for process in processes]
 
 
 def _has_mark(process: psutil.Process, mark: str) -> bool:

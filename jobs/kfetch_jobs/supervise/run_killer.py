@@ -5,11 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Container
+from contextlib import suppress
 from pathlib import Path
 
-from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.exit_report import interruption
 from kfetch_jobs.progress.progress_file import committed_since
-from kfetch_jobs.progress.reports import exit_report_path, read_exit_report
+from kfetch_jobs.progress.reports import (
+    exit_report_path,
+    read_exit_report,
+    write_exit_report,
+)
 from kfetch_jobs.supervise.processes import GONE_WITHIN_S, RunProcess
 from kfetch_jobs.supervise.run_process import remove_settings, run_process
 from kfetch_jobs.supervise.store import Run, Store
@@ -24,11 +29,21 @@ def record_own_end(store: Store, storage: Path, run: Run, now: float, killed_bec
     """
     report_file = exit_report_path(storage / run.job, run.id)
     report = read_exit_report(report_file)
-    by_signal = report.kind in (ExitKind.STOPPED, ExitKind.KILLED)
-    sentence = killed_because if by_signal else report.sentence
+    sentence = killed_because if report.by_signal else report.sentence
     batches, rows = committed_since(storage / run.job, run.started_s)
     store.end(run.id, now, report.kind, sentence, batches=batches, rows=rows)
     report_file.unlink(missing_ok=True)
+
+
+def report_interruption(storage: Path, run: int, job: str, sentence: str) -> None:
+    """Report that this host has interrupted a run, unless the run has ended by itself.
+
+    The next leader records the end.
+    """
+    report_file = exit_report_path(storage / job, run)
+    if read_exit_report(report_file).by_signal:
+        with suppress(OSError):  # on a full disk, it counts as a failure
+            write_exit_report(report_file, interruption(sentence))
 
 
 class RunKiller:

@@ -1,7 +1,7 @@
 """Gives orders to a leader on another host, through the inbox of ``sharedState``.
 
-An order is carried out once. Its command withdraws it if no leader takes it in time. A leader that
-has taken it carries it out, and if it dies, the next one does.
+An order is carried out once. If a leader dies before, the next one carries it out. An order whose
+command waits for a reply has an end, so no leader carries it out after its command has given up.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from kfetch_jobs.supervise.shared_state import SharedOrder
 from kfetch_jobs.supervise.state_machine import Order
 from kfetch_jobs.util.process import wait_until
 
+_VALID_S = 60.0
+"""If the leader dies, another one takes over within this time, and carries the order out."""
 _REPLY_WITHIN_S = 75.0
-"""If the leader dies, another one takes over within a minute, and carries the order out."""
+"""The clocks of hosts may differ by a few seconds, and a leader may be slow."""
 _POLL_S = 0.5
 
 
@@ -29,31 +31,35 @@ def give_elsewhere(
     """Put an order into the inbox, and return the leader's replies.
 
     Without ``wait`` it returns at once, and the next leader carries the order out. Raises
-    SupervisorError if no leader takes it, or replies.
+    SupervisorError if no leader replies.
     """
     shared = Shared.of(project)
     assert shared is not None
-    orders = [SharedOrder(id=uuid.uuid4().hex, job=job, order=order) for job in jobs]
-    ids = {one.id for one in orders}
+    ends_s = time.time() + _VALID_S if wait else None
+    orders = [SharedOrder(id=uuid.uuid4().hex, job=job, order=order, ends_s=ends_s) for job in jobs]
     shared.change_inbox(lambda inbox: inbox.with_orders(orders))
     replies: dict[str, str] = {}
+    trouble = ""
 
     def replied() -> bool:
-        replies.update(shared.replies())
-        return ids <= replies.keys()
+        nonlocal trouble
+        try:
+            replies.update(shared.replies())
+            trouble = ""
+        except SupervisorError as error:  # the next look may be answered
+            trouble = error.message
+        return all(one.id in replies for one in orders)
 
     if wait and not wait_until(replied, time.monotonic() + _REPLY_WITHIN_S, _POLL_S):
-        _give_up(shared, ids - replies.keys())
+        left = ", ".join(one.job for one in orders if one.id not in replies)
+        raise SupervisorError(_no_reply(f"{order} {left}", trouble))
     return [OrderReply.from_text(replies[one.id]) for one in orders if one.id in replies]
 
 
-def _give_up(shared: Shared, ids: set[str]) -> None:
-    left = shared.change_inbox(lambda inbox: inbox.withdrawn(ids)).orders
-    if any(one.id in ids for one in left):
-        raise SupervisorError(
-            "the leader has taken the order, and did not reply: kfetch status shows what it did"
-        )
-    raise SupervisorError(
-        f"no leader has taken the order within {_REPLY_WITHIN_S:.0f} s, and none carries it out "
-        "later: kfetch status shows who leads"
+def _no_reply(what: str, trouble: str) -> str:
+    if trouble:
+        return f"nobody knows whether a leader has carried out {what}: {trouble}"
+    return (
+        f"no leader has carried out {what} within {_VALID_S:.0f} s, and none does it later: "
+        "kfetch status shows who leads"
     )

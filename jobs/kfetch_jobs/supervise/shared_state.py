@@ -23,6 +23,13 @@ _GONE_S = 60.0
 """A host that waits says so every ten seconds. After a minute without that, nobody names it."""
 
 
+_WITHOUT_STATE = (
+    "Remove it. If no host leads, start kfetch up first on the host that led last: its database "
+    "has the states of the jobs"
+)
+_WITHOUT_INBOX = "Remove it, and give the orders again that no leader has carried out"
+
+
 class StateVersion(NamedTuple):
     """Which state of which history a database has."""
 
@@ -87,8 +94,8 @@ def parse_state(content: bytes) -> SharedState:
     try:
         fields = json.loads(zlib.decompress(content))
         return SharedState(**{name: fields[name] for name in SharedState.__slots__})
-    except (KeyError, TypeError, zlib.error) as cause:
-        raise ValueError(f"no state: {cause}") from cause
+    except (ValueError, KeyError, TypeError, zlib.error) as cause:
+        raise ValueError(f"it is damaged ({cause}). {_WITHOUT_STATE}") from cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +105,8 @@ class SharedOrder:
     id: str
     job: str
     order: str
-    taken: bool = False
-    """Whether a leader carries it out, so that its command can't withdraw it any more."""
+    ends_s: float | None = None
+    """No leader carries it out after this moment; None: it waits for the next leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +144,9 @@ class Inbox:
             raise ValueError(f"{len(self.orders)} orders wait for a supervisor")
         return replace(self, orders=(*self.orders, *orders))
 
-    def withdrawn(self, ids: Collection[str]) -> Inbox:
-        """Returns the inbox without those of these orders that no leader has taken."""
-        kept = (one for one in self.orders if one.taken or one.id not in ids)
-        return replace(self, orders=tuple(kept))
-
-    def taken(self, replied: Collection[str]) -> Inbox:
-        """Returns the inbox after a leader has read it: without the orders that have a reply."""
-        left = (replace(one, taken=True) for one in self.orders if one.id not in replied)
+    def without_orders(self, replied: Collection[str]) -> Inbox:
+        """Returns the inbox without the orders that have a reply."""
+        left = (one for one in self.orders if one.id not in replied)
         return replace(self, orders=tuple(left))
 
     def with_waiting(self, host: WaitingHost) -> Inbox:
@@ -171,8 +173,8 @@ def parse_inbox(content: bytes | None) -> Inbox:
             orders=tuple(_known(SharedOrder, one) for one in fields["orders"]),
             waiting=tuple(_known(WaitingHost, one) for one in fields["waiting"]),
         )
-    except (KeyError, TypeError) as cause:
-        raise ValueError(f"no inbox: {cause}") from cause
+    except (ValueError, KeyError, TypeError) as cause:
+        raise ValueError(f"it is damaged ({cause}). {_WITHOUT_INBOX}") from cause
 
 
 def _known(kind: type[_Record], fields: Mapping[str, Any]) -> _Record:

@@ -31,13 +31,20 @@ class LeaseStatus:
     """By the clock of its host."""
     here: bool = False
     """Whether it is a process of this machine."""
+    over_s: float | None = None
+    """Since when another process may take it, by the clock of the store; None: not yet."""
     trouble: str = ""
     """Why the lease can't be read; empty if it can."""
 
     def __str__(self) -> str:
         if self.trouble:
             return f"its lease is unknown: {self.trouble}"
-        return f"held by process {self.pid} on host {self.host} ({self.purpose})"
+        return f"held by {self.process} ({self.purpose})"
+
+    @property
+    def process(self) -> str:
+        """Its holder, for people."""
+        return f"process {self.pid} on host {self.host}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +62,20 @@ class LeadStatus:
     @property
     def elsewhere(self) -> bool:
         """Whether the supervisor of another host leads."""
-        return self.leader is not None and not self.leader.trouble and not self.here
+        return not self.problem and not self.here
 
     @property
     def problem(self) -> str:
         """Returns why nobody may look after the jobs; empty if somebody leads."""
-        if self.leader is None:
-            start = "one that waits takes over" if self.waiting else "start one with kfetch up"
-            return f"no supervisor leads: {start}"
-        return self.leader.trouble and f"nobody knows who leads: {self.leader.trouble}"
+        leader, why = self.leader, ""
+        if leader is not None and leader.trouble:
+            return f"nobody knows who leads: {leader.trouble}"
+        if leader is not None and leader.over_s is None:
+            return ""
+        if leader is not None and leader.over_s is not None:
+            why = f", because the lease of {leader.process} is over since {utc(leader.over_s)}"
+        start = "one that waits takes over" if self.waiting else "start one with kfetch up"
+        return f"no supervisor leads{why}: {start}"
 
     def to_json(self) -> dict[str, Any]:
         """Returns the lead for ``--json``."""
@@ -74,7 +86,7 @@ class LeadStatus:
     def sentences(self) -> list[str]:
         """Returns who leads, and who waits, for people."""
         lines = [self.problem] if self.problem else []
-        if self.leader is not None and self.leader.since_s is not None:
+        if self.leader is not None and self.leader.since_s is not None and not self.problem:
             since = f"since {utc(self.leader.since_s)}"
             place = "this host" if self.here else f"host {self.leader.host}"
             lines.append(f"{place} leads {since} (process {self.leader.pid})")
@@ -211,7 +223,7 @@ class ProjectStatus:
         return with_times(asdict(self)) | {"lead": lead, "jobs": jobs, "healthy": self.healthy}
 
 
-_TIMES = ("since", "due", "pulse", "supervised", "started", "ended", "seen")
+_TIMES = ("since", "due", "pulse", "supervised", "started", "ended", "seen", "over")
 
 
 def with_times(values: Mapping[str, Any]) -> dict[str, Any]:

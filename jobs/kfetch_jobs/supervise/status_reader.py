@@ -153,7 +153,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
     state, run = recorded.states.get(job.name), recorded.runs.get(job.name)
     pulse = read_pulse(job.directory, run.started_s) if run else None
     unreachable = read_unreachable(job, run.started_s) if run else ()
-    last = last_batch(job.directory)
+    last = None if recorded.led_elsewhere else last_batch(job.directory)
     lag = job_lag(job, run.started_s, pulse, last, now) if run else JobLag()
     lag = replace(lag, at_least=lag.at_least or bool(unreachable))
     space = _checkpoint_space(job)

@@ -262,9 +262,10 @@ class Store:
         with self._transaction() as db:
             for one in orders:
                 db.execute(
-                    "INSERT INTO orders (job, asked, at_s, shared_id) SELECT ?, ?, ?, ? "
+                    "INSERT INTO orders (job, asked, at_s, ends_s, shared_id) "
+                    "SELECT ?, ?, ?, ?, ? "
                     "WHERE NOT EXISTS (SELECT 1 FROM orders WHERE shared_id = ?)",
-                    (one.job, one.order, now, one.id, one.id),
+                    (one.job, one.order, now, one.ends_s, one.id, one.id),
                 )
 
     def shared_replies(self) -> dict[str, str]:

@@ -33,9 +33,9 @@ from kfetch_jobs.supervise.heartbeat import write_heartbeat
 from kfetch_jobs.supervise.job_files import job_now, job_of_run
 from kfetch_jobs.supervise.leadership import Lead
 from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply, outdated_file_notice
-from kfetch_jobs.supervise.processes import GONE_WITHIN_S, end_together, launch
+from kfetch_jobs.supervise.processes import GONE_WITHIN_S, kill_together, launch
 from kfetch_jobs.supervise.rules import Rules
-from kfetch_jobs.supervise.run_killer import RunKiller
+from kfetch_jobs.supervise.run_killer import RunKiller, report_interruption
 from kfetch_jobs.supervise.run_process import (
     Command,
     command_for_runs,
@@ -65,6 +65,8 @@ log = logging.getLogger("kfetch_jobs.supervisor")
 TICK_S = 0.2
 _AGAIN_S = 2.0
 """The pause after a tick that failed: the disk may be full, the database locked."""
+_LEAVE_S = 2.0
+"""How long runs may take to end by themselves once this host leads no longer."""
 _STARTING_ORDERS = (Order.START, Order.RESTART, Order.RESUME)
 """The next run reads the job's file anew. So the reply to these orders lists its mistakes."""
 
@@ -232,13 +234,21 @@ class Supervisor:
         return self._lead.trouble() if self._lead else ""
 
     def _abandon(self, trouble: str) -> None:
-        """End every job before the lease ends. The database stays as it is for the next leader."""
+        """End every job at once. The database stays as it is for the next leader.
+
+        The runs look whether they may go on. Who ends by himself releases his checkpoint's lease.
+        """
+        assert self._lead is not None
         self._shutting_down = True
         log.error("%s: this host leads no longer, and ends its jobs", trouble)
-        processes = [one.process for one in self._jobs.values() if one.process is not None]
-        gone = end_together(processes, self._lead.left_s() if self._lead else 0.0)
+        self._lead.end_runs()
+        running = [one for one in self._jobs.values() if one.process is not None]
+        gone = kill_together([one.process for one in running if one.process], _LEAVE_S)
         if not all(gone):
             log.error("some processes of jobs do not die; they can write no checkpoint any more")
+        for one in running:
+            if one.run is not None:
+                report_interruption(self._project.storage, one.run, one.job.name, trouble)
 
     def _tick_succeeded(self) -> bool:
         """Run one tick. Jobs run on while the supervisor cannot write to its disk."""
@@ -445,6 +455,8 @@ class Supervisor:
     def _record_end(self, supervised: SupervisedJob, report: ExitReport, now: float) -> None:
         assert supervised.run is not None
         kind, sentence = history_entry(supervised, report)
+        if report.interrupted:
+            supervised.state = state_machine.interrupt(supervised.state, now)
         chance = random.random()  # noqa: S311 - spreads restarts
         name, state = supervised.job.name, supervised.state
         batches, rows = supervised.committed()

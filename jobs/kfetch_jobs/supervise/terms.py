@@ -119,12 +119,12 @@ class Terms:
                 log.warning("%s", error)
 
     def _begin_to_wait(self, sight: Sight) -> None:
-        now = self._waits_since_s = time.time()
-        self._is_up = True
+        now = time.time()
         with Store.of(self._project.storage) as store:
             store.record_start(
                 SupervisorRecord.of_this_process(self._project.environment_name, now)
             )
+        self._waits_since_s, self._is_up = now, True
         for mistake in self._project.jobs_and_mistakes()[1]:
             log.error("%s", mistake)
         holder = sight.lease.holder if sight.lease else None

@@ -106,8 +106,8 @@ def _write_outcome(path: Path, outcome: RunResult) -> None:
 
 def _write_error(path: Path, error: Exception, redacted: Callable[[str], str]) -> None:
     from kfetch.errors import KfetchError
-    from kfetch_jobs.progress.exit_report import ExitReport, exit_kind_of
+    from kfetch_jobs.progress.exit_report import error_report
     from kfetch_jobs.progress.reports import write_exit_report
 
     text = str(error) if isinstance(error, KfetchError) else f"{type(error).__name__}: {error}"
-    write_exit_report(path, ExitReport(kind=exit_kind_of(error), sentence=redacted(text)))
+    write_exit_report(path, error_report(error, redacted(text)))

@@ -305,7 +305,8 @@ def _send_order(
         states = store.states()
     phases = {name: states[name].phase if name in states else None for name in jobs}
     document = {"taken": notes is not None, "jobs": phases, "notes": list(notes or ())}
-    lines = [f"no supervisor runs: the next kfetch up does it ({order} {' '.join(jobs)})"]
+    next_ = "leads: the next leader" if loaded.file.sharedState else "runs: the next kfetch up"
+    lines = [f"no supervisor {next_} does it ({order} {' '.join(jobs)})"]
     if notes is not None:
         lines = [*(f"{name}: {phase}" for name, phase in phases.items()), *notes]
     print_result(as_json, document, lines)

@@ -75,13 +75,17 @@ class ObjectPath:
         """Returns the object's bytes. One request."""
         return self.read_tagged()[1]
 
-    def read_tagged(self) -> tuple[str, bytes]:
-        """Returns the object's ETag, which changes with each write, and its bytes. One request."""
+    def read_tagged(self) -> tuple[str, bytes, float]:
+        """Returns the object's ETag, its bytes, and when it was written. One request.
+
+        The ETag changes with each write. The time is in seconds since 1970, by the store's clock.
+        """
         with self._errors():
             result = self.store.get(self.key)
             if result.meta["size"] > READ_MAX:
                 raise OSError(errno.EFBIG, f"it has over {READ_MAX >> 20} MiB", str(self))
-            return str(result.meta["e_tag"]), bytes(result.bytes())
+            written_s = float(result.meta["last_modified"].timestamp())
+            return str(result.meta["e_tag"]), bytes(result.bytes()), written_s
 
     def write_if(self, content: bytes, tag: str | None) -> str | None:
         """Write the object if its ETag is ``tag``, or for None if there is no such object.

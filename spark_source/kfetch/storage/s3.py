@@ -44,6 +44,9 @@ _AWS = re.compile(
     r"\.(?:vpce\.)?amazonaws\.com(?:\.cn)?$"
 )
 """An endpoint of AWS, which has the region in its name. S3A takes it from there, too."""
+_DIRECTORY = "--x-s3"
+"""Ends the name of a directory bucket. Its lists have no order, and begin nowhere else than at
+their start. See the AWS documentation, "ListObjectsV2", about ``StartAfter``."""
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _URL = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])"
@@ -66,6 +69,12 @@ def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
         raise OptionError(
             "the name of a bucket in S3 has only letters, digits, dots, hyphens and underscores",
             action="correct the URI; keys stand in fs.s3a.access.key and fs.s3a.secret.key",
+        )
+    if bucket.endswith(_DIRECTORY):
+        raise OptionError(
+            f"{bucket} is a directory bucket of S3 Express, which lists names in no order, and "
+            "kfetch relies on the order",
+            action="use a general purpose bucket",
         )
     of_bucket = _settings_of(bucket, settings)
     for name in _WITHOUT_EQUAL:

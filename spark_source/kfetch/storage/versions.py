@@ -17,7 +17,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from kfetch.storage.objects import ObjectPath
 
@@ -35,6 +35,8 @@ class Version:
 
     token: str
     content: bytes
+    written_s: float = field(default=0.0, compare=False)
+    """When it was written, in seconds since 1970, by the clock of the disk or of the store."""
 
 
 class VersionedFile(Protocol):
@@ -95,7 +97,8 @@ class VersionedDirectory:
         """Returns the present version; None without one."""
         while numbers := self._numbers():
             with suppress(FileNotFoundError):  # newer versions came, and this one was removed
-                return Version(str(numbers[-1]), self._file(numbers[-1]).read_bytes())
+                file = self._file(numbers[-1])
+                return Version(str(numbers[-1]), file.read_bytes(), file.stat().st_mtime)
         return None
 
     def write(self, content: bytes, before: str | None) -> str | None:
@@ -123,8 +126,7 @@ class VersionedDirectory:
         # Nobody else writes into this object's earlier versions, and they have their blocks.
         spare = self._own[0]
         with self._file(spare).open("r+b") as opened:
-            opened.write(content)
-            opened.truncate()
+            _put(opened, content)
         created = _link(self._file(spare), self._file(number))
         self._remove([spare])
         return created
@@ -164,7 +166,7 @@ def _write_new(file: Path, content: bytes) -> bool:
         with os.fdopen(handle, "wb") as opened:
             with suppress(OSError):  # a file system without modes
                 os.fchmod(handle, 0o644)  # commands of other users show who holds a checkpoint
-            opened.write(content)
+            _put(opened, content)
         try:
             return _link(Path(hidden), file)
         except OSError as cause:
@@ -173,6 +175,14 @@ def _write_new(file: Path, content: bytes) -> bool:
             return _create_exclusively(file, content)
     finally:
         os.unlink(hidden)
+
+
+def _put(opened: BinaryIO, content: bytes) -> None:
+    """Make this the content, also behind a power cut: a version without content is damaged."""
+    opened.write(content)
+    opened.truncate()
+    opened.flush()
+    os.fsync(opened.fileno())
 
 
 def _link(source: Path, file: Path) -> bool:
@@ -192,7 +202,7 @@ def _create_exclusively(file: Path, content: bytes) -> bool:
         return False
     try:
         with os.fdopen(handle, "wb") as opened:
-            opened.write(content)
+            _put(opened, content)
     except OSError:  # a full disk: an empty version would count as that of another process
         file.unlink(missing_ok=True)
         raise

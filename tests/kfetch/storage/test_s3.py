@@ -152,3 +152,10 @@ def test_settings_that_cannot_be_followed(name: str, value: str, sentence: str) 
     """kfetch would see other objects than Spark, so the error names the setting."""
     with pytest.raises(OptionError, match=sentence):
         s3_config("lake", {f"spark.hadoop.fs.s3a.{name}": value})
+
+
+def test_a_directory_bucket() -> None:
+    """S3 Express lists in no order, so kfetch would take an old micro-batch for the last one."""
+    with pytest.raises(OptionError, match="a directory bucket of S3 Express"):
+        s3_config("lake--usw2-az1--x-s3", {})
+    assert s3_config("lake-x-s3", {})

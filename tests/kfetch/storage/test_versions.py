@@ -6,6 +6,7 @@ import errno
 import os
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +207,33 @@ def test_a_missing_bucket(store: Store) -> None:
     assert isinstance(path, ObjectPath)
     with pytest.raises(FileNotFoundError, match="s3a://nobodys does not exist"):
         VersionedObject(path).write(b"one", None)
+
+
+def test_a_power_cut(file: VersionedFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content of a version is on the disk before its name is complete, also on a full disk."""
+    if isinstance(file, VersionedObject):
+        pytest.skip("a store answers once it has the content")
+    flushed: set[int] = set()
+    fsync = os.fsync
+
+    def note(handle: int) -> None:
+        fsync(handle)
+        flushed.add(os.fstat(handle).st_size)
+
+    monkeypatch.setattr(os, "fsync", note)
+    token = file.write(b"one", None)
+    token = file.write(b"twelve", token)
+    assert {3, 6} == flushed
+    if os.link is not _no_links:
+        monkeypatch.setattr(tempfile, "mkstemp", _full)
+        file.write(b"four", token)
+        assert {3, 6, 4} == flushed
+
+
+def test_when_a_version_was_written(file: VersionedFile) -> None:
+    """Each version tells it, by the clock of the disk or of the store."""
+    before = time.time()
+    file.write(b"one", None)
+    version = file.read()
+    assert version is not None
+    assert before - 1 <= version.written_s <= time.time() + 1

@@ -16,6 +16,7 @@ from kfetch.storage.open import lease_beside, stored_path
 from kfetch.storage.processes import this_process
 from kfetch.storage.versions import VersionedFile
 from kfetch_jobs import config
+from kfetch_jobs.checkpoints.half_written import remove_half_written
 from kfetch_jobs.checkpoints.location import checkpoint_path
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
@@ -27,6 +28,7 @@ from tests.kfetch_jobs.checkpoints import job
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
 from tests.store import Store
+from tests.store_proxy import proxied
 
 
 @pytest.fixture(autouse=True)
@@ -39,16 +41,18 @@ def loaded(text: str = JOB, name: str = "clicks") -> Job:
     return config.load(config.find(Path.cwd())).job(name)
 
 
+def in_store(store: Store, project: Path) -> str:
+    settings = "".join(f"  {name}: '{value}'\n" for name, value in store.settings.items())
+    return JOB + f"checkpoint: s3a://lake/{project.name}/ck\nspark:\n{settings}"
+
+
 @pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.allow_hosts(["127.0.0.1"]))])
 def one(request: pytest.FixtureRequest, project: Path) -> tuple[Job, VersionedFile]:
     """A job whose checkpoint is on this machine or in a store, and the checkpoint's lease."""
     if request.param == "disk":
         made = loaded()
     else:
-        store: Store = request.getfixturevalue("store")
-        settings = "".join(f"  {name}: '{value}'\n" for name, value in store.settings.items())
-        uri = f"s3a://lake/{project.name}/ck"
-        made = loaded(JOB + f"checkpoint: {uri}\nspark:\n{settings}")
+        made = loaded(in_store(request.getfixturevalue("store"), project))
     path = stored_path(made.checkpoint, made.spark)
     assert path is not None
     return made, lease_beside(path)
@@ -162,6 +166,20 @@ def test_half_written_files(one: tuple[Job, VersionedFile], request: pytest.Fixt
     assert set(_FILES) == _listed(the_job)
     hold(the_job)
     assert {"offsets/6", "commits/6", "offsets/.6.crc"} == _listed(the_job)
+
+
+@pytest.mark.allow_hosts(["127.0.0.1"])
+def test_requests_for_half_written_files(store: Store, project: Path) -> None:
+    """A list of a checkpoint with 10,000 micro-batches is one request for each log."""
+    with proxied(store) as proxy:
+        the_job = loaded(in_store(proxy.store, project))
+        for log in ("offsets", "commits"):
+            for number in (*range(10_000), _HALF):
+                store.put(f"{project.name}/ck/{log}/{number}", b"x")
+        proxy.heal()
+        remove_half_written(the_job)
+        assert {"LIST": 2, "POST": 2} == proxy.counted()
+        assert not any(name.endswith("tmp") for name in _listed(the_job))
 
 
 _FAILS = """

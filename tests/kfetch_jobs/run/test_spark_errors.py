@@ -9,7 +9,7 @@ import pytest
 from kfetch import codes
 from kfetch.errors import LeaseLost
 from kfetch_jobs.errors import ConfigError, JobsError, SparkError
-from kfetch_jobs.progress.exit_report import ExitKind, exit_kind_of
+from kfetch_jobs.progress.exit_report import ExitKind, ExitReport, error_report, exit_kind_of
 from kfetch_jobs.run import spark_errors
 
 TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
@@ -64,6 +64,20 @@ def test_a_lost_lease() -> None:
         "[SPARK_FAILED.CHECKPOINT_LEASE_LOST]"
     ) == str(error)
     assert ExitKind.FAILED is exit_kind_of(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "interrupted"), [("LeaseLost", True), ("BrokerError", False), ("OptionError", False)]
+)
+def test_the_report_of_a_fenced_run(name: str, interrupted: bool) -> None:
+    """A run that ends because another process may go on has not failed, whoever noticed it."""
+    error = spark_errors.job_error(RuntimeError(TRACE.format(name=name)), "job a", Path("log"))
+    report = error_report(error, "why")
+    assert (interrupted, "why") == (report.interrupted, report.sentence)
+    lost = LeaseLost("the supervisor of this host does not lead the project any more")
+    assert ExitReport(kind=ExitKind.STOPPED, sentence="s", interrupted=True) == error_report(
+        lost, "s"
+    )
 
 
 def test_the_code_of_the_cause_is_shown_once() -> None:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kfetch.storage.lease import Sight, taken
 from kfetch.storage.processes import boottime, this_process
+from kfetch.storage.versions import VersionedDirectory, VersionedFile, VersionedObject
 from kfetch_jobs.checkpoints.lease_note import noted_lease
 from kfetch_jobs.checkpoints.location import lease_file
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.term_file import TermFile
-from kfetch_jobs.supervise import control, terms
+from kfetch_jobs.supervise import control, shared_orders, terms
 from kfetch_jobs.supervise.leadership import Lead, Shared, read_lead, term_file
+from kfetch_jobs.supervise.order_reply import OrderReply
+from kfetch_jobs.supervise.shared_orders import give_elsewhere
 from kfetch_jobs.supervise.shared_state import RUNS_SHARED, SharedOrder
 from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.store import Store
@@ -234,12 +239,34 @@ def test_what_other_hosts_know(hosts: list[Host]) -> None:
 def test_a_damaged_state_is_an_error(hosts: list[Host]) -> None:
     """No supervisor begins with empty states, because jobs that were stopped would start."""
     host = hosts[0]
-    host.shared._state.write(b"{", None)
-    with (
-        host.lead() as lead,
-        pytest.raises(SupervisorError, match=r"state can't be used: no state"),
-    ):
-        lead.claim(None)
+    state, inbox = host.shared._state, host.shared._inbox
+    for file in (state, inbox):
+        file.write(b"{", None)
+    with host.lead() as lead, host.store() as store:
+        with pytest.raises(SupervisorError, match=r"state can't be used: it is damaged .* Remove"):
+            lead.claim(None)
+        with pytest.raises(SupervisorError, match=r"inbox can't be used: it is damaged .* Remove"):
+            host.shared.say_waiting(1.0)
+        for file in (state, inbox):
+            _remove(file)
+        assert lead.claim(None) is None
+        host.shared.say_waiting(1.0)
+        store.publish = lead.publish
+        store.save({"a": JobState(phase=Phase.STOPPED, since_s=1.0)})
+        _remove(state)
+        store.save({"a": JobState(phase=Phase.PAUSED, since_s=1.0)})  # by the leader itself
+        known = host.shared.state()
+        assert known is not None
+        assert "paused" in str(known.tables["jobs"])
+
+
+def _remove(file: VersionedFile) -> None:
+    """Remove a shared file, as a person does."""
+    if isinstance(file, VersionedDirectory):
+        shutil.rmtree(file.path)
+    else:
+        assert isinstance(file, VersionedObject)
+        file.path.unlink()
 
 
 def test_an_order_from_elsewhere(hosts: list[Host], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,13 +293,145 @@ def test_an_order_of_a_dead_leader(hosts: list[Host]) -> None:
     """The next leader carries out what the last one had taken and not carried out."""
     first, second = hosts
     write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
-    order = SharedOrder(id="1", job="a", order="stop", taken=True)
+    order = SharedOrder(id="1", job="a", order="stop", ends_s=time.time() + 60)
     with first.take() as supervisor:
         first.until_runs(supervisor, "a")
         first.shared.change_inbox(lambda inbox: inbox.with_orders([order]))
     first.clear()
     with second.take() as supervisor:
         second.until_phase(supervisor, "a", Phase.STOPPED)
+
+
+def test_an_order_that_has_ended(hosts: list[Host]) -> None:
+    """No leader carries an order out whose command has given up, or was killed."""
+    first, second = hosts
+    write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
+    order = SharedOrder(id="1", job="a", order="stop", ends_s=time.time() - 1)
+    with first.take() as supervisor:
+        second.shared.change_inbox(lambda inbox: inbox.with_orders([order]))
+        first.until(supervisor, lambda: "1" in second.shared.replies())
+        assert "busy for too long" in second.shared.replies()["1"]
+        assert Phase.RUNNING is first.phase("a")
+
+
+@pytest.mark.parametrize("kind", ["s3"])
+def test_a_command_that_waits_for_a_reply(
+    hosts: list[Host], proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that fails does not end it. Without a reply it names the jobs, and says what it knows
+    about them."""
+    first, second = hosts
+    write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
+    write_jobs(hosts, "b", CONTINUOUS, UNTIL_TERM)
+    give = partial(give_elsewhere, second.project, ["a", "b"], Order.STOP, wait=True)
+    with first.take() as supervisor:
+        first.until_runs(supervisor, "a", "b")
+        thread = threading.Thread(target=lambda: replies.extend(give()))
+        replies: list[OrderReply] = []
+        thread.start()
+        first.until(supervisor, lambda: first.shared.inbox().orders)
+        proxy.fault("GET", "/state", Fault.BUSY, times=2)
+        first.until(supervisor, lambda: not thread.is_alive())
+        assert [0, 0] == [one.exit_code for one in replies]
+        assert Phase.STOPPED is first.phase("a")
+    monkeypatch.setattr(shared_orders, "_REPLY_WITHIN_S", 1.0)
+    with pytest.raises(SupervisorError, match="no leader has carried out stop a, b within"):
+        give()
+    proxy.fault("GET", "/state", Fault.BUSY, times=99)
+    with pytest.raises(SupervisorError, match=r"nobody knows whether .* stop a, b: .*the store"):
+        give()
+
+
+IGNORES_TERM = """trap '' TERM
+: > "$WORDS/$NAME.on"
+while :; do sleep 0.1; done"""
+
+
+@pytest.mark.parametrize("kind", ["disk"])
+def test_a_leader_that_wakes_ends_its_runs_at_once(hosts: list[Host]) -> None:
+    """They would be in the way of the next leader's. Its own lease says nothing about the time
+    that is left, because another one leads already. They count as cut short, not as failed."""
+    first, names = hosts[0], ["a", "b", "c", "d"]
+    for name in names:
+        write_jobs(hosts, name, CONTINUOUS, IGNORES_TERM)
+    with first.take() as supervisor:
+        first.until_runs(supervisor, *names)
+        assert supervisor._lead is not None
+        supervisor._lead._lost = "another process has taken it"
+        began = time.monotonic()
+        supervisor.run(lambda: False, lambda: False)
+        assert time.monotonic() - began < 6
+        assert [] == first.processes()
+        assert "" != term_file(first.storage).trouble()
+    with first.take() as supervisor:
+        supervisor.tick(time.time())
+        with first.store() as store:
+            states, runs = store.states(), store.history()
+        assert [(Phase.RUNNING, 0)] * 4 == [
+            (states[name].phase, states[name].failures) for name in names
+        ]
+        ended = [(run.kind, run.sentence) for run in runs if run.kind]
+        assert [(ExitKind.STOPPED, "another process has taken it")] * 4 == ended
+
+
+@pytest.mark.parametrize("kind", ["disk"])
+def test_down_where_nobody_leads(hosts: list[Host]) -> None:
+    """It ends the runs of its own host, and no others. The next leader records the ends."""
+    first, second = hosts
+    write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
+    with first.take() as supervisor:
+        first.until_runs(supervisor, "a")
+    with second.store() as store:
+        read_lead(second.project, store)
+        assert 0 == control.shut_down(second.project, store, timeout_s=60)
+        assert [None] == [run.ended_s for run in store.history("a")]
+    assert [] != first.processes()
+    first.change("UPDATE supervisor SET process_started_s = 0")
+    with first.store() as store:
+        assert 1 == control.shut_down(first.project, store, timeout_s=60)
+    assert [] == first.processes()
+    with first.take() as supervisor:
+        supervisor.tick(time.time())
+        assert [ExitKind.STOPPED] == [run.kind for run in first.runs("a") if run.kind]
+        with first.store() as store:
+            assert 0 == store.states()["a"].failures
+
+
+@pytest.mark.parametrize("kind", ["s3"])
+def test_a_slow_store(hosts: list[Host], proxy: Proxy) -> None:
+    """A write of the state holds the database's lock for a second at most, and then fails."""
+    host = hosts[0]
+    with host.lead() as lead, host.store() as store:
+        store.publish = lead.publish
+        store.save({})
+        proxy.fault("PUT", "/state", Fault.SILENT)
+        began = time.monotonic()
+        with pytest.raises(SupervisorError, match="the store fails"):
+            store.save({"a": JobState(phase=Phase.STOPPED, since_s=1.0)})
+        assert time.monotonic() - began < 2.5
+        assert {} == store.states()
+
+
+@pytest.mark.parametrize("kind", ["disk"])
+def test_a_host_whose_database_fails(hosts: list[Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has not begun to wait. It begins once its database works, and says so then."""
+    first, second = hosts
+    said: list[str] = []
+
+    def failing(*_: object) -> None:
+        broken.undo()
+        raise SupervisorError("the disk is full")
+
+    with first.lead():
+        standby = terms.Terms(
+            second.project, lambda: bool(said), lambda: True, said.append, second.command
+        )
+        broken = pytest.MonkeyPatch()
+        broken.setattr(Store, "record_start", failing)
+        with pytest.raises(SupervisorError, match="the disk is full"):
+            standby.run()
+        standby.run()
+    assert said[0].endswith("leads. This host waits.")
 
 
 def test_a_standby_that_is_stopped(hosts: list[Host]) -> None:

@@ -77,6 +77,8 @@ def test_a_holder_elsewhere(text: str, kfetch: Command) -> None:
         "purpose": "run of job clicks",
         "here": False,
         "trouble": "",
+        "over_s": None,
+        "over_at": None,
     }
 
 

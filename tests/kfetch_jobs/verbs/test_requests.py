@@ -54,9 +54,9 @@ def proxy(store: Store, project: Path, kafka: LittleKafka, has_progress: bool) -
 @pytest.mark.parametrize(
     ("verb", "gets", "lists"),
     [
-        (["plan"], 2, True),
-        (["lag"], 2, True),
-        (["offsets", "show"], 2, True),
+        (["plan"], 3, True),
+        (["lag"], 3, True),
+        (["offsets", "show"], 3, True),
         (["status"], 1, False),
     ],
     ids=["plan", "lag", "show", "status"],
@@ -69,7 +69,7 @@ def test_requests(
     gets: int,
     lists: bool,
 ) -> None:
-    """A command reads two objects, and lists the last micro-batches, and the sources.
+    """A command reads three objects, and lists the last micro-batches, and the sources.
 
     On a host where the job has never run, it lists all commits by the thousand.
 

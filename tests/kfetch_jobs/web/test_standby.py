@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,12 @@ from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.offsets.execution import jobs_at_rest
+from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.supervise.leadership import Shared
 from kfetch_jobs.supervise.shared_state import WaitingHost
 from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.pages import Html, browser
@@ -114,6 +118,40 @@ def test_nobody_leads(shared: Project, kfetch: Command) -> None:
     assert 3 == code
     assert "no supervisor leads: start one with kfetch up" in said
     assert 0 == samples(shared)["kfetch_supervisor_leads"]
+
+
+def test_a_leader_that_is_dead(shared: Project, kfetch: Command) -> None:
+    """Nobody names it as leading once its lease is over. An order waits for the next leader."""
+    leads(shared, AWAY, Phase.RUNNING)
+    files(shared).say_waiting_no_more()
+    [version] = (shared.path.parent / "../data/state/leader.lease").glob("[0-9]*")
+    os.utime(version, (1000.0, 1000.0))
+
+    code, said, _ = kfetch("status")
+    assert 3 == code
+    assert (
+        "no supervisor leads, because the lease of process 12 on host node-a is over since "
+        "1970-01-01 00:17:20 UTC: one that waits takes over" in said
+    )
+    assert "leads since" not in said
+    assert 1040.0 == json.loads(kfetch("status", "--json")[1])["lead"]["leader"]["over_at"]
+    code, said, _ = kfetch("stop", "clicks")
+    assert (0, "no supervisor leads: the next leader does it (stop clicks)\n") == (code, said)
+
+
+def test_progress_of_a_host_that_waits(shared: Project) -> None:
+    """Its own micro-batches are old ones, so it shows none."""
+    leads(shared, AWAY, Phase.RUNNING)
+    job = shared.job("clicks")
+    batch = Batch(
+        batch=7, started="", finished=time.time(), rows=1, seconds=1.0, end=1, latest=1,
+        run_batches=7, run_rows=1,
+    )  # fmt: skip
+    job.directory.mkdir(parents=True, exist_ok=True)
+    append_entry(job.directory, batch)
+    with Store.of(shared.storage) as store:
+        [status] = read_status(shared, store, time.time()).jobs
+    assert (True, None) == (status.elsewhere, status.last_batch)
 
 
 def test_failures_elsewhere_are_unhealthy(shared: Project, kfetch: Command) -> None:
