@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -59,14 +59,16 @@ def started(directory: Path) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def bare(directory: Path, master: str = "local[2]") -> SparkSession:
+def bare(
+    directory: Path, master: str = "local[2]", settings: Mapping[str, str] | None = None
+) -> SparkSession:
     """Returns a session without Delta. Its tables and other files are below ``directory``."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.appName("integration").config(
-        map={**_SETTINGS, **_BARE, "spark.master": master}
+        map={**_SETTINGS, **_BARE, "spark.master": master, **(settings or {})}
     )
     builder = builder.config("spark.sql.warehouse.dir", str(directory / "warehouse"))
     spark = builder.config("spark.local.dir", str(directory / "tmp")).getOrCreate()

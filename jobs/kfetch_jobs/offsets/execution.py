@@ -68,8 +68,7 @@ def jobs_at_rest(project: Project, moved: Job, *others: Job) -> Iterator[Check]:
             lead = read_lead(project, store)
             states = store.states()
             here = supervisor_alive(store.last_supervisor())
-            nobody = lead is None or lead.leader is None or lead.leader.over_s is not None
-            supervised = here or not nobody
+            supervised = here or (lead is not None and not lead.vacant)
         for job in jobs:
             state = states.get(job.name)
             if supervised and state and job.file.enabled and state.phase not in resting:

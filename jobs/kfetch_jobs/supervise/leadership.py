@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from kfetch.errors import CheckpointError
-from kfetch.storage.lease import LENGTH_S
-from kfetch.storage.lease_holder import HeldLease, Wait, hold
+from kfetch.storage.lease import LENGTH_S, Holder, Life
+from kfetch.storage.lease_holder import HeldLease, Surroundings, Wait, hold
 from kfetch.storage.open import StoredPath, versioned
-from kfetch.storage.processes import this_process
+from kfetch.storage.processes import life_of, this_process
 from kfetch.storage.versions import Version, VersionedFile
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import SupervisorError
@@ -96,12 +96,19 @@ class Shared:
         """
         me, term = this_process(self.purpose), term_file(self._storage)
         try:
-            with hold(self.lease, me, length_s=_LENGTH_S, switch=term, wait=wait) as lease:
+            around = Surroundings(life_of=self._life_of)
+            with hold(
+                self.lease, me, length_s=_LENGTH_S, around=around, switch=term, wait=wait
+            ) as lease:
                 yield Lead(self, lease, term)
         except CheckpointError as cause:
             raise SupervisorError(
                 f"{cause.what}: without it, nobody knows which supervisor leads"
             ) from None
+
+    def _life_of(self, holder: Holder) -> Life:
+        """The runs of a dead supervisor live for a while. Who has its storage adopts them."""
+        return life_of(holder) if holder.purpose == self.purpose else Life.UNKNOWN
 
     def state(self) -> SharedState | None:
         """Returns the leader's state; None before the first leader. Raises SupervisorError."""

@@ -65,12 +65,17 @@ class LeadStatus:
         return not self.problem and not self.here
 
     @property
+    def vacant(self) -> bool:
+        """Whether nobody leads."""
+        return self.leader is None or self.leader.over_s is not None
+
+    @property
     def problem(self) -> str:
         """Returns why nobody may look after the jobs; empty if somebody leads."""
         leader, why = self.leader, ""
         if leader is not None and leader.trouble:
             return f"nobody knows who leads: {leader.trouble}"
-        if leader is not None and leader.over_s is None:
+        if not self.vacant:
             return ""
         if leader is not None and leader.over_s is not None:
             why = f", because the lease of {leader.process} is over since {utc(leader.over_s)}"
@@ -128,7 +133,7 @@ class JobStatus:
     queue_place: int | None = None
     """The place among the jobs that wait for nothing but room, from 1; None: it does not."""
     elsewhere: bool = False
-    """Whether another host leads, so that only that host knows lag and progress."""
+    """Whether this host does not lead, so that only another one knows lag and progress."""
     failures: int = 0
     error: str = ""
     """The last failure; empty once the job is healthy."""

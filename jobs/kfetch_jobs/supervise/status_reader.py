@@ -48,7 +48,8 @@ def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
     """Returns the status of all jobs at ``now``, in seconds since 1970."""
     lead = read_lead(project, store)
     recorded = _Recorded.of(project, store)
-    if lead is not None and lead.elsewhere:
+    waits = lead is not None and lead.vacant and recorded.supervisor is not None
+    if waits or (lead is not None and lead.elsewhere):
         recorded = replace(recorded, runs={}, led_elsewhere=True)
     supervisor = recorded.supervisor
     looks = LeaseLooks()
@@ -85,7 +86,7 @@ class _Recorded:
     """The run of each job that has no end yet."""
     storage: Path
     led_elsewhere: bool = False
-    """Whether the states are those of another host's supervisor."""
+    """Whether the states are those of another host's supervisor, or of the last one."""
 
     @classmethod
     def of(cls, project: Project, store: Store) -> Self:

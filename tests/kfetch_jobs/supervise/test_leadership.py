@@ -174,6 +174,18 @@ def test_an_earlier_leader_writes_nothing(hosts: list[Host]) -> None:
     assert Phase.STOPPED is second.phase("a")
 
 
+def test_a_dead_supervisor_of_this_machine(hosts: list[Host]) -> None:
+    """Another storage on the same machine waits for the end of its lease, because its runs live
+    on. Its own storage leads at once, and adopts them."""
+    first, second = hosts
+    dead = replace(this_process(first.shared.purpose), started="1")
+    first.shared.lease.write(taken(None, dead, 30.0, 0.0).content(), None)
+    with pytest.raises(AssertionError, match="somebody leads"), second.lead():
+        raise NotImplementedError
+    with first.lead():
+        pass
+
+
 def test_two_first_leaders(hosts: list[Host]) -> None:
     """The first leader sleeps before its first write, and another one begins. It may not write."""
     first, second = hosts

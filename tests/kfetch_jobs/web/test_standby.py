@@ -139,9 +139,11 @@ def test_a_leader_that_is_dead(shared: Project, kfetch: Command) -> None:
     assert (0, "no supervisor leads: the next leader does it (stop clicks)\n") == (code, said)
 
 
-def test_progress_of_a_host_that_waits(shared: Project) -> None:
-    """Its own micro-batches are old ones, so it shows none."""
-    leads(shared, AWAY, Phase.RUNNING)
+@pytest.mark.parametrize("is_led", [True, False])
+def test_progress_of_a_host_that_waits(shared: Project, is_led: bool) -> None:
+    """Its own micro-batches are old ones, so it shows none, also while the lead changes hands."""
+    if is_led:
+        leads(shared, AWAY, Phase.RUNNING)
     job = shared.job("clicks")
     batch = Batch(
         batch=7, started="", finished=time.time(), rows=1, seconds=1.0, end=1, latest=1,
