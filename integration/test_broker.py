@@ -125,11 +125,10 @@ def test_a_killed_single_node_keeps_its_records(
     assert read(cluster, name, 2) == [b"1", b"2"]
 
 
-def test_properties_reach_the_broker(kafka_cluster: Callable[..., Cluster]) -> None:
+def test_properties_reach_the_broker(kafka: Cluster) -> None:
     """An extra server property is written to server.properties and accepted."""
-    cluster = kafka_cluster(nodes=1, max_incremental_fetch_session_cache_slots=16)
-    text = (cluster.directory / "node-1" / "server.properties").read_text()
-    assert "max.incremental.fetch.session.cache.slots=16\n" in text
+    text = (kafka.directory / "node-1" / "server.properties").read_text()
+    assert "allow.everyone.if.no.acl.found=true\n" in text
 
 
 def test_a_node_that_dies_at_start_is_quoted(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import settings
 
 DEFAULT = 30
-"""Examples of a test in the profile ``kfetch``."""
+"""A tenth of the examples of ``make properties``. ``make test`` tries two thirds of them."""
 
 
 def examples(count: int) -> settings:

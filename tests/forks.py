@@ -1,7 +1,8 @@
 """A plugin of pytest: it collects the tests once, and runs them in forks of this process.
 
 ``python -m pytest -p tests.forks --forks 4``. A fork has what the collection imported. Each takes
-the next test as soon as it is free, and sends its reports to the first process.
+the next test as soon as it is free, and sends its reports to the first process. With ``--by-file``,
+it takes a whole file, whose tests share what they start.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import traceback
 import warnings
 from collections.abc import Iterator
+from itertools import groupby
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
 from signal import SIGKILL
@@ -18,10 +20,14 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
+_STOPPED = 1 << 30
+"""In place of the number of the next part: no fork begins another test."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the number of forks."""
+    """Declare the number of forks, and what they take."""
     parser.addoption("--forks", type=int, default=0, help="processes that run the tests")
+    parser.addoption("--by-file", action="store_true", help="one process runs all tests of a file")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -31,6 +37,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     if session.testsfailed:
         return None  # the usual loop says that the collection failed
+    _temporary_files(session.config).getbasetemp()  # this process removes it at the end
     _Forks(session).run()
     return True
 
@@ -40,6 +47,12 @@ class _Forks:
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
+        by_file = session.config.option.by_file
+        grouped = groupby(
+            range(len(session.items)), lambda n: session.items[n].path if by_file else n
+        )
+        self._parts = [list(part) for _, part in grouped]
+        """The tests by their numbers, as the forks take them."""
         self._taken = get_context("fork").Value("i", 0)
         self._running: dict[Connection, int] = {}
         """The test that the fork behind a connection runs now; -1 before its first one."""
@@ -82,11 +95,14 @@ class _Forks:
         """Yields the tests that no fork has taken yet."""
         while True:
             with self._taken.get_lock():
-                index = self._taken.value
+                part = self._taken.value
                 self._taken.value += 1
-            if index >= len(self._session.items):
+            if part >= len(self._parts):
                 return
-            yield index
+            for index in self._parts[part]:
+                if self._taken.value >= _STOPPED:
+                    return
+                yield index
 
     def _receive(self, connection: Connection) -> None:
         """Handle the next message: a test begins, a warning, reports, or the fork is done."""
@@ -97,7 +113,7 @@ class _Forks:
             test = self._session.items[index].nodeid if index >= 0 else "no test yet"
             message = None
             self._session.shouldfail = f"the process that ran {test} is gone"
-            self._taken.value = len(self._session.items)
+            self._taken.value = _STOPPED
         if message is None:
             del self._running[connection]
         elif isinstance(message, int):
@@ -115,7 +131,7 @@ class _Forks:
             hook.pytest_runtest_logreport(report=report)
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         if self._session.shouldfail or self._session.shouldstop:
-            self._taken.value = len(self._session.items)
+            self._taken.value = _STOPPED
 
 
 def _work(session: pytest.Session, number: int, tests: Iterator[int], reports: Connection) -> None:
@@ -146,8 +162,12 @@ def _be_independent(config: pytest.Config, number: int) -> None:
     capture.stop_global_capturing()
     capture.start_global_capturing()
     capture.suspend_global_capture()
-    factory: Any = config._tmp_path_factory  # type: ignore[attr-defined]
+    factory = _temporary_files(config)
     factory._basetemp = factory.mktemp(f"fork-{number}", numbered=False)
+
+
+def _temporary_files(config: pytest.Config) -> Any:
+    return config._tmp_path_factory  # type: ignore[attr-defined]
 
 
 class _Reporter:

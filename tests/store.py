@@ -68,6 +68,12 @@ def _kept() -> Any:
     return s3_backends["123456789012"]["aws"]
 
 
+def unfinished_uploads(prefix: str) -> list[str]:
+    """Returns the names of uploads that are neither complete nor given up."""
+    uploads = _kept().buckets[BUCKET].multiparts.values()
+    return [one.key_name for one in uploads if one.key_name.startswith(prefix)]
+
+
 @contextmanager
 def running_store() -> Iterator[Store]:
     """Start a store, and stop it behind the block."""

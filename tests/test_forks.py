@@ -16,7 +16,7 @@ IMPORTED = os.getpid()
 def test_good(number, tmp_path, capfd):
     os.write(1, b"one of many")
     assert "one of many" == capfd.readouterr().out
-    Path("pids", str(os.getpid())).touch()
+    Path("pids", f"{Path(__file__).stem}.{os.getpid()}").touch()
     assert IMPORTED == os.getppid()
 
 def test_bad():
@@ -41,7 +41,8 @@ def run(directory: Path, *words: str) -> tuple[int, str]:
     (directory / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.forks", "--forks", "3", "-ra", *words]
     root = str(Path(__file__).parent.parent)
-    environ = {"PYTHONPATH": root, "PYTHONWARNINGS": "error::ResourceWarning"}
+    (directory / "files").mkdir()
+    environ = {"PYTHONPATH": root, "PYTEST_DEBUG_TEMPROOT": str(directory / "files")}
     ran = subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True)
     return ran.returncode, ran.stdout + ran.stderr
 
@@ -56,6 +57,8 @@ def test_results_of_all_forks(tmp_path: Path) -> None:
     assert output.count("a hint") == 2  # in the code, and as captured
     assert "a reason" in output
     assert 1 < len(list((tmp_path / "pids").iterdir())) <= 3
+    (base,) = (tmp_path / "files").glob("pytest-of-*/pytest-[0-9]*")
+    assert {"fork-0", "fork-1", "fork-2"} == {path.name for path in base.iterdir()}
 
 
 def test_a_lost_fork(tmp_path: Path) -> None:
@@ -64,3 +67,12 @@ def test_a_lost_fork(tmp_path: Path) -> None:
     code, output = run(tmp_path, "-k", "lost", "-p", "no:randomly")
     assert 1 == code
     assert "the process that ran test_it.py::test_lost is gone" in output
+
+
+def test_tests_of_a_file_stay_together(tmp_path: Path) -> None:
+    """With ``--by-file``, one fork runs all tests of a file, and another one those of the next."""
+    (tmp_path / "test_other.py").write_text(TESTS)
+    code, output = run(tmp_path, "-k", "good", "--by-file")
+    assert (0, True) == (code, "80 passed" in output)
+    names = sorted(path.name for path in (tmp_path / "pids").iterdir())
+    assert ["test_it", "test_other"] == [name.partition(".")[0] for name in names]

@@ -8,6 +8,9 @@ without a JAR of Delta.
 next micro-batch begins. There the process makes ``reached`` and waits to be killed. With ``die``
 each task's first attempt dies when it has completed a file. With ``cluster``, two executors run in
 processes of their own, and Spark runs slow tasks twice.
+
+``table`` names the place of the table: default, in ``directory``. ``settings`` are Spark's, and
+``bytes`` is the size of row groups. With ``tell``, Spark prints its plans, and logs its events.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from integration.sessions import bare
 from integration.streams import finish
 from kfetch import delta
-from kfetch.delta import copying
+from kfetch.delta import copying, plan
 from kfetch.delta.log import TableLog
 from kfetch.delta.source import FilesDataSource, FilesReader
 
@@ -52,23 +55,34 @@ def main(asked: dict[str, Any]) -> None:
     if asked.get("cluster"):
         settings = (f"--conf {name}={value}" for name, value in _CLUSTER.items())
         os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*settings, "pyspark-shell"])
+    if "bytes" in asked:
+        plan._ROW_GROUP_BYTES = asked["bytes"]
     # The second number: so often a task is tried. Without it, local mode tries once.
-    spark = bare(directory, "local-cluster[2,1,1024]" if asked.get("cluster") else "local[2,4]")
+    master = "local-cluster[2,1,1024]" if asked.get("cluster") else "local[2,4]"
+    settings = dict(asked.get("settings", {}))
+    if asked.get("tell"):
+        (directory / "events").mkdir()
+        settings |= {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": str(directory / "events"),
+        }
+    spark = bare(directory, master, settings)
     options = {
         "kafka.bootstrap.servers": asked["servers"],
         "subscribe": asked["topic"],
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": str(OFFSETS_PER_TRIGGER),
     }
-    finish(
-        delta.stream(
-            spark,
-            options,
-            table=str(directory / "table"),
-            checkpoint=str(directory / "checkpoint"),
-            trigger=asked["trigger"],
-        )
+    query = delta.stream(
+        spark,
+        options,
+        table=asked.get("table", str(directory / "table")),
+        checkpoint=str(directory / "checkpoint"),
+        trigger=asked["trigger"],
     )
+    finish(query)
+    if asked.get("tell"):
+        query.explain(extended=True)
     spark.stop()
 
 
@@ -100,7 +114,7 @@ class DyingDataSource(FilesDataSource):
     """Its readers die."""
 
     def _reader_of(self, options: Any) -> FilesReader:
-        return DyingReader(options, self._plans)
+        return DyingReader(options, self._plans, self._settings)
 
 
 class DyingReader(FilesReader):

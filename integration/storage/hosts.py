@@ -6,6 +6,7 @@ name, so the table's log tells who has written what. delta-rs reads the tables.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -51,16 +52,24 @@ spark:
   spark.master: local[2]
   spark.driver.memory: 600m
   spark.driver.extraJavaOptions: -XX:+UseSerialGC -XX:TieredStopAtLevel=1
-  spark.databricks.delta.commitInfo.userMetadata: HOST
 {spark}"""
+_AUTHOR = "  spark.databricks.delta.commitInfo.userMetadata: HOST\n"
+"""Jobs that are written straight refuse settings of Delta."""
 _MODES = {
     "append": "sink: {{path: {base}/table}}\n",
     "merge": "sink: {{path: {base}/table, mode: merge, keys: [partition, offset]}}\n",
+    "straight": "sink: {{path: {base}/table, write: straight}}\n",
+    "straight-letters": "transform: {{sql: 'SELECT value.id, partition, offset FROM source'}}\n"
+    "sink: {{path: {base}/table, write: straight, deadLetters: {{path: {base}/dead}}}}\n",
+    # Each start has the other way: see ``Hosts.start``.
+    "turns": "sink: {{path: {base}/table, write: WAY}}\n",
     # As the demo's job.
     "letters": "transform: {{sql: 'SELECT value.id, partition, offset FROM source'}}\n"
     "sink: {{path: {base}/table, deadLetters: {{path: {base}/dead}}}}\n",
 }
-_OPTIONS = {"letters": ", valueFormat: json, valueSchema: id BIGINT"}
+_DECODED = ", valueFormat: json, valueSchema: id BIGINT"
+_OPTIONS = {"letters": _DECODED, "straight-letters": _DECODED}
+_WAYS = ("straight", "spark")
 _PROJECT = """\
 storage: storage
 clusters:
@@ -85,6 +94,7 @@ class Place:
         """Returns a job's file. ``HOST`` stands for the host's name."""
         spark = "".join(f"  {name}: '{value}'\n" for name, value in self.settings.items())
         sink, options = _MODES[mode].format(base=self.base), _OPTIONS.get(mode, "")
+        spark += "" if "write:" in sink else _AUTHOR
         single = "true" if self.hadoop else "false"
         values = {"base": self.base, "single": single, "options": options, "spark": spark}
         return _JOB.format(topic=topic, mode=sink, **values)
@@ -218,6 +228,7 @@ class Hosts:
         self._paused = paused
         self._hosts: list[Host] = []
         self._readers: list[threading.Thread] = []
+        self._ways = itertools.cycle(_WAYS)
 
     def start(self, name: str = "", within: Sequence[str] = ()) -> Host:
         """Start the job on a host: on a new one, unless it has the ``name`` of an earlier one.
@@ -228,7 +239,8 @@ class Hosts:
         files = self._directory / name
         (files / "jobs").mkdir(parents=True, exist_ok=True)
         (files / "kfetch.yml").write_text(_PROJECT.format(servers=self._servers))
-        (files / "jobs" / "clicks.yml").write_text(self._job.replace("HOST", name))
+        job = self._job.replace("HOST", name).replace("WAY", next(self._ways))
+        (files / "jobs" / "clicks.yml").write_text(job)
         asked = {
             "files": str(files),
             "machine": "" if within else name,

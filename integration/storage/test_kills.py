@@ -33,7 +33,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(360
 KILLS = int(os.environ.get("KFETCH_KILLS", "20"))
 _GOES_ON = 3
 """A run with so many micro-batches after the kill did not need the worker. A task has one try."""
-CASES = [(place, mode) for place in ("disk", "s3") for mode in ("append", "letters", "merge")]
+MODES = ("append", "letters", "merge", "straight", "straight-letters")
+CASES = [(place, mode) for place in ("disk", "s3") for mode in MODES]
 
 
 @pytest.mark.parametrize(("place", "mode"), [*CASES, ("hdfs", "letters")])

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kfetch.delta import files
+from kfetch.delta import files, places
 from simulation.kernel import Process
 from simulation.machine.files import Tree, fail
 from simulation.machine.machine import Machine, OsProcess
@@ -21,7 +21,6 @@ from simulation.machine.paths import SimulatedPath, path_class
 from simulation.machine.stand_ins import Os
 
 Patches = dict[tuple[str, str], Any]
-_MODULES = ("kfetch.delta.files", "kfetch.delta.disk", "kfetch.delta.log")
 
 
 class Disk:
@@ -92,13 +91,10 @@ class Disk:
         class OSFile(_OSFile):
             _disk = disk
 
-        arrow = _with(pa, OSFile=OSFile)
-        paths = {(module, "Path"): self.path for module in _MODULES}
-        systems = {(module, "os"): os for module in _MODULES[1:]}
         return {
-            **paths,
-            **systems,
-            (files.__name__, "pa"): arrow,
+            (places.__name__, "Path"): self.path,
+            (places.__name__, "os"): os,
+            (places.__name__, "pa"): _with(pa, OSFile=OSFile),
             (files.__name__, "pq"): _with(pq, ParquetWriter=ParquetWriter),
         }
 

@@ -56,7 +56,7 @@ def unfinished_file_told() -> Iterator[None]:
 
     def early(self: DataFile) -> Any:
         row = close(self)
-        self._absolute.open("w").close()
+        (self._place / self._path).open("w").close()
         return row
 
     with patch.object(DataFile, "close", early):

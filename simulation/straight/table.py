@@ -85,7 +85,8 @@ class Table:
         """Add a version."""
         self.on_commit(version)
         self.versions.append(version)
-        self.disk.put(f"{self.path}/_delta_log/{len(self.versions) - 1:020}.json", version.author)
+        content = " ".join([version.author, *(one.path for one in version.adds)])
+        self.disk.put(f"{self.path}/_delta_log/{len(self.versions) - 1:020}.json", content)
 
     def other_file(self, rows: Sequence[Row]) -> AddAction:
         """Returns a file that somebody else has written. Its rows are known, and not its bytes."""
@@ -139,8 +140,8 @@ class _DeltaTable:
 
     _log: Table
 
-    def __init__(self, path: str) -> None:
-        assert path == self._log.path
+    def __init__(self, table_uri: str) -> None:
+        assert table_uri == self._log.path
         self._log.disk.enter("load")
         if not self._log.versions:
             raise DeltaError("no log files")
@@ -148,13 +149,13 @@ class _DeltaTable:
         self.alter = SimpleNamespace(add_columns=self._add_columns)
 
     @classmethod
-    def is_deltatable(cls, path: str) -> bool:
+    def is_deltatable(cls, table_uri: str) -> bool:
         """Returns whether there is a table."""
         cls._log.disk.enter("load")
         return bool(cls._log.versions)
 
     @classmethod
-    def create(cls, path: str, schema: Schema, mode: str, partition_by: list[str]) -> None:
+    def create(cls, table_uri: str, schema: Schema, mode: str, partition_by: list[str]) -> None:
         """Create the table."""
         assert mode == "error"
         log = cls._log
@@ -162,7 +163,7 @@ class _DeltaTable:
         if log.versions:
             raise DeltaError("A Delta Lake table already exists at that location.")
         if log.disk.tree.full:
-            fail(errno.ENOSPC, path)
+            fail(errno.ENOSPC, table_uri)
         fields = json.loads(schema.to_json())["fields"]
         columns = Columns(fields=fields, partitions=tuple(partition_by))
         log.commit(Version(author="kfetch", columns=columns))

@@ -182,7 +182,7 @@ class _Straight(Sink):
                 partition_by=("partition",) if self._world.plan.partitioned else (),
             )
             self._plans = _plans_of(self._copy)
-        return FilesReader(parsing.parse(self._options), self._plans)
+        return FilesReader(parsing.parse(self._options), self._plans, {})
 
     def add(self, batch_id: int, run: Run, pause: Callable[[], object]) -> None:
         """See Sink."""

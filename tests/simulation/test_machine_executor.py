@@ -11,6 +11,8 @@ from simulation.machine.chaos import ACTS
 from simulation.machine.plan import Plan, plan
 from simulation.machine.planted import PLANTED
 
+pytestmark = pytest.mark.simulation
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _prepared() -> None:

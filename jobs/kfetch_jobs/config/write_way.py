@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 
-from kfetch.storage.locations import local_path
+from kfetch.errors import KfetchError
+from kfetch.storage.open import READABLE, stored_path
 from kfetch_jobs.config.job import Job
 from kfetch_jobs.config.selection import Field, NeedsSpark, Selected, read_select, resolved
 
@@ -50,10 +51,10 @@ def _clauses(job: Job, settings: Mapping[str, str]) -> Iterator[str]:
     for key, table in (("sink", job.target), ("sink.deadLetters", job.dead_letters)):
         if table is not None and table.path is None:
             yield f"{key}.table, because only a catalog of Spark knows where that table is"
-        elif table is not None and local_path(str(table.path), settings) is None:
-            yield f"{key}.path, because the table is not on a local disk"
-    if job.dead_letters is not None and local_path(job.checkpoint, settings) is None:
-        yield "sink.deadLetters, because the checkpoint is not on a local disk"
+        elif table is not None and (why := _unreachable(str(table.path), settings)):
+            yield f"{key}.path, because {why}"
+    if job.dead_letters is not None and (why := _unreachable(job.checkpoint, settings)):
+        yield f"sink.deadLetters with this checkpoint, because {why}"
     yield from (f"sink.options.{name}" for name in sink.options if name.lower() != "mergeschema")
     yield from _settings(settings)
     if len(job.file.views()) > 1:
@@ -64,6 +65,14 @@ def _clauses(job: Job, settings: Mapping[str, str]) -> Iterator[str]:
         yield "pip install 'kfetch-jobs[straight]' is missing"
     elif transform is not None and transform.sql:
         yield from _of_sql(job)
+
+
+def _unreachable(location: str, settings: Mapping[str, str]) -> str:
+    """Returns why kfetch can't read and write a location; empty if it can. It asks no store."""
+    try:
+        return "" if stored_path(location, settings) else f"kfetch writes only to {READABLE}"
+    except KfetchError as cause:
+        return cause.what
 
 
 def _settings(settings: Mapping[str, str]) -> Iterator[str]:

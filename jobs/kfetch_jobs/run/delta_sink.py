@@ -44,11 +44,11 @@ from kfetch_jobs.run.dead_letter_frames import (
     rows_and_places,
     split_rows_and_places,
 )
-from kfetch_jobs.run.letters_table import half_written, log_letters, repeat_letters, write_letters
+from kfetch_jobs.run.letters_table import log_letters, repeat_letters, write_letters
 from kfetch_jobs.run.merging import merge
 from kfetch_jobs.run.sink_columns import check_named_columns, check_table_columns, refused_types
 from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
-from kfetch_jobs.run.straight import chosen
+from kfetch_jobs.run.straight import chosen, half_written, session_settings
 from kfetch_jobs.run.tables import Check, append, may_evolve
 from kfetch_jobs.run.used_columns import used_columns
 
@@ -83,7 +83,9 @@ def start(
         with user_mistakes(job, "sink", "deleteWhen"):
             result.where(job.file.sink.deleteWhen)
     copy = chosen(job, result, columns)
-    if copy and not half_written(spark, job):
+    if copy and half_written(job, session_settings(result)[0]):
+        log.info("the rows of this run go through Spark, which replaces half-written dead letters")
+    elif copy:
         check()
         evolves = may_evolve(spark, job)
         return _by_batch(

@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
-from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run.batch_counts import Letters
@@ -21,7 +19,7 @@ from kfetch_jobs.util.wording import counted
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 log = logging.getLogger("kfetch_jobs.run")
 
@@ -72,27 +70,6 @@ def repeat_letters(
     check()
     _replace(table, places)
     return _report(job, dead_letters_among(places), number)
-
-
-def half_written(spark: SparkSession, job: Job) -> bool:
-    """Returns whether a run has committed the dead letters of a micro-batch, and not its rows.
-
-    Only a run through Spark can replace these dead letters. The checkpoint must be local.
-    """
-    if job.dead_letters is None:
-        return False
-    path = local_directory(job)
-    assert path is not None
-    checkpoint = read_checkpoint(path)
-    if not checkpoint.pending or checkpoint.planned is None:
-        return False
-    letters, rows = (
-        has_batch(existing_table(spark, table), checkpoint.query, checkpoint.planned.number)
-        for table in (job.dead_letters, job.target)
-    )
-    if letters and not rows:
-        log.info("the rows of this run go through Spark, which replaces half-written dead letters")
-    return letters and not rows
 
 
 def _report(job: Job, letters: DataFrame, number: int) -> Letters:

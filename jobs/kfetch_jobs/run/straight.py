@@ -8,16 +8,19 @@ the same columns, and no operators and functions that kfetch does not have.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kfetch.errors import NotBuilt, OptionError, TableRefused
-from kfetch.storage.locations import local_path
+from kfetch.storage.open import stored_path
+from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
+from kfetch_jobs.checkpoints.location import checkpoint_path
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.selection import NeedsSpark
 from kfetch_jobs.config.write_way import AUTO_MERGE, may_evolve, needs_spark, refusal, selection
-from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.run.dataframes import PERMISSION, run_options
 from kfetch_jobs.run.stateless import items, nodes
 from kfetch_jobs.run.used_columns import is_source
@@ -46,14 +49,16 @@ def way(
     those of Spark, ``zone`` is that of Spark's session. ``columns``: those of the source that the
     job uses; without them, all that the job's options say.
 
-    Raises ConfigError for a job that asks to be written straight and can't be.
+    Raises ConfigError for a job that asks to be written straight and can't be, and JobsError if
+    the table can't be read.
     """
     if job.file.sink.write == "spark":
         return "sink.write"
     clause = needs_spark(job, settings)
     if not clause:
         try:
-            return _copy(job, settings, zone, columns)
+            with _unread_tables(job):
+                return _copy(job, settings, zone, columns)
         except NeedsSpark as found:
             clause = str(found)
         except (NotBuilt, OptionError, TableRefused) as cause:
@@ -73,13 +78,14 @@ def _copy(job: Job, settings: Mapping[str, str], zone: str, columns: Sequence[st
 
     (view,) = job.file.views()
     options = run_options(job, view, zone, columns, settings.get(PERMISSION, ""))
-    directory = local_path(str(job.target.path), settings)
-    assert directory is not None
-    letters = local_path(str(job.dead_letters.path), settings) if job.dead_letters else None
+    place = stored_path(str(job.target.path), settings)
+    assert place is not None
+    letters = stored_path(str(job.dead_letters.path), settings) if job.dead_letters else None
     copy = TableCopy(
         options,
-        directory,
+        place,
         zone=zone,
+        settings=settings,
         select=partial(selection, job),
         partition_by=job.file.sink.partitionBy,
         dead_letters=letters,
@@ -102,6 +108,37 @@ def chosen(job: Job, result: DataFrame, columns: Sequence[str]) -> TableCopy | N
             log.info("job %s: its rows go through Spark: %s", job.name, copy)
         return None
     return copy
+
+
+def half_written(job: Job, settings: Mapping[str, str]) -> bool:
+    """Returns whether a run has committed the dead letters of a micro-batch, and not its rows.
+
+    Only a run through Spark can replace these dead letters. ``settings``: Spark's. The job must be
+    one that can be written straight. Raises JobsError if a table or the checkpoint can't be read.
+    """
+    from kfetch.delta.log import last_batch
+
+    path = checkpoint_path(job)
+    if job.dead_letters is None or path is None:
+        return False
+    checkpoint = read_checkpoint(path)
+    if not checkpoint.pending or checkpoint.planned is None:
+        return False
+    places = (stored_path(str(one.path), settings) for one in (job.dead_letters, job.target))
+    with _unread_tables(job):
+        letters, rows = (last_batch(place, checkpoint.query) for place in places if place)
+    return letters >= checkpoint.planned.number > rows
+
+
+@contextmanager
+def _unread_tables(job: Job) -> Iterator[None]:
+    """Turn errors of a store into JobsError."""
+    try:
+        yield
+    except OSError as cause:
+        raise JobsError(
+            f"job {job.name}: kfetch can't read the table {cause.filename}: {cause.strerror}"
+        ) from None
 
 
 def session_settings(frame: DataFrame) -> tuple[dict[str, str], str]:

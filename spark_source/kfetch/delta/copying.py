@@ -17,7 +17,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import cpu_count
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow.parquet as pq
@@ -25,14 +24,18 @@ import pyarrow.parquet as pq
 from kfetch.delta.columns import TableColumn, all_columns, parse_column
 from kfetch.delta.log import TableLog, WrittenFile
 from kfetch.delta.partitions import parse_partitions
+from kfetch.delta.places import hadoop_settings, readable
 from kfetch.delta.plan import WritePlan, file_settings, plans_text
 from kfetch.delta.rules import TableDescription
-from kfetch.delta.source import PLANS, FilesDataSource
+from kfetch.delta.source import PLANS, SETTINGS, FilesDataSource
 from kfetch.delta.types import TableField, table_fields
 from kfetch.errors import TableRefused
 from kfetch.options.columns import DEAD_LETTER
 from kfetch.spark.options import parse
 from kfetch.spark.source import KfetchDataSource
+from kfetch.storage.objects import ObjectPath
+from kfetch.storage.open import StoredPath
+from kfetch.storage.transfer import KEPT_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,20 +76,22 @@ class Written:
 
 
 class TableCopy:
-    """A copy of topics into a table on a local disk."""
+    """A copy of topics into a table."""
 
     def __init__(
         self,
         options: Mapping[str, str],
-        directory: Path,
+        directory: StoredPath,
         *,
         zone: str,
+        settings: Mapping[str, str] | None = None,
         select: Select | Callable[[list[TableField]], Select] = None,
         partition_by: Mapping[str, str] | Sequence[str] = (),
-        dead_letters: Path | None = None,
+        dead_letters: StoredPath | None = None,
     ) -> None:
         """``directory``: the table's, absolute. ``zone``: that of functions without one.
 
+        ``settings``: those of Spark, by which the tables' stores were opened.
         ``dead_letters``: the directory of their table; the options must have
         ``deadLetters=column``. ``select`` may be a function of the source's columns, so that a
         schema registry is asked once. The others are those of ``delta.stream``. Raises OptionError
@@ -94,6 +99,8 @@ class TableCopy:
         """
         self._options = options
         self._memory_bytes = parse(options).agent.memory_bytes
+        in_store = isinstance(directory, ObjectPath) or isinstance(dead_letters, ObjectPath)
+        self._settings = hadoop_settings(settings or {}) if in_store else {}
         self._schema = KfetchDataSource(dict(options)).schema()
         fields = table_fields(self._schema.jsonValue()["fields"])
         kept = [one for one in fields if not dead_letters or one["name"] != DEAD_LETTER]
@@ -130,6 +137,8 @@ class TableCopy:
             plans.append(self._letters.open(schema, memory, writers, merge_schema=False))
         spark.dataSource.register(FilesDataSource)
         options = {**self._options, PLANS: plans_text(plans)}
+        if self._settings:
+            options[SETTINGS] = json.dumps(self._settings)
         return spark.readStream.format(FilesDataSource.name()).options(**options).load()
 
     def write(self, files: DataFrame, query: str, batch: int, check: Callable[[], None]) -> Written:
@@ -180,7 +189,7 @@ class _CopiedTable:
 
     def __init__(
         self,
-        directory: Path,
+        directory: StoredPath,
         columns: Sequence[TableColumn],
         partitions: tuple[TableColumn, ...],
         records: Literal["all", "good", "dead"],
@@ -208,8 +217,12 @@ class _CopiedTable:
             columns=self._file_columns(table),
             partitions=self._partitions,
             records=self._records,
-            **file_settings(table.properties, memory_bytes, writers),
+            **file_settings(table.properties, memory_bytes, writers, self._upload_bytes),
         )
+
+    @property
+    def _upload_bytes(self) -> int:
+        return KEPT_BYTES if isinstance(self.directory, ObjectPath) else 0
 
     def _file_columns(self, table: TableDescription) -> tuple[TableColumn, ...]:
         """Returns the columns of the files, in the table's order and with its names."""
@@ -252,9 +265,9 @@ def _half_written(letters: _CopiedTable, batch: int) -> TableRefused:
     )
 
 
-def _example(file: Path) -> Letter:
+def _example(file: StoredPath) -> Letter:
     """Returns a file's first dead letter."""
-    with pq.ParquetFile(file) as opened:
+    with pq.ParquetFile(readable(file)) as opened:
         (first,) = next(opened.iter_batches(1)).to_pylist()
     values = {name.lower(): value for name, value in first.items()}
     return Letter(*(values[name] for name in Letter._fields))

@@ -1,8 +1,8 @@
 """Writes the Parquet files of one task, and says what each of them has.
 
 A file has a name of its own in the table's directory. No reader sees it before the driver's commit
-names it. So what a failed attempt leaves is for VACUUM. A file is complete and on the disk before
-its row goes to the driver.
+names it. So what a failed attempt leaves is for VACUUM. A file is complete, and on the disk or in
+the store, before its row goes to the driver.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,8 +21,8 @@ import pyarrow.parquet as pq
 
 from kfetch.delta.columns import projected
 from kfetch.delta.dictionaries import dictionary_columns
-from kfetch.delta.disk import sync
 from kfetch.delta.partitions import Values, directory, split
+from kfetch.delta.places import NewFile, new_file, place_of
 from kfetch.delta.plan import WritePlan
 from kfetch.delta.statistics import (
     chosen_leaves,
@@ -34,6 +33,7 @@ from kfetch.delta.statistics import (
     parquet_paths,
 )
 from kfetch.options.columns import DEAD_LETTER
+from kfetch.storage.open import StoredPath
 
 _FIELDS: list[pa.Field[Any]] = [
     pa.field("table", pa.string()),
@@ -53,14 +53,17 @@ _CHUNK_BYTES = 700
 
 
 def written_files(
-    batches: Iterable[pa.RecordBatch], plans: Sequence[WritePlan]
+    batches: Iterable[pa.RecordBatch], plans: Sequence[WritePlan], settings: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
     """Yields a row for each file that the records of a task fill, in each plan's table.
 
-    Raises OSError.
+    ``settings``: those of Spark that the tables' places need. Raises OSError.
     """
     with ExitStack() as stack:
-        tables = [stack.enter_context(TaskFiles(plan)) for plan in plans]
+        tables = [
+            stack.enter_context(TaskFiles(plan, place_of(plan.directory, settings)))
+            for plan in plans
+        ]
         for batch in batches:
             for files in tables:
                 yield from files.add(batch)
@@ -71,8 +74,8 @@ def written_files(
 class TaskFiles:
     """The open files of a task, one for each partition of the table."""
 
-    def __init__(self, plan: WritePlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: WritePlan, place: StoredPath) -> None:
+        self._plan, self._place = plan, place
         self._open: dict[Values, DataFile] = {}
 
     def __enter__(self) -> Self:
@@ -97,6 +100,11 @@ class TaskFiles:
     def _footer_bytes(self) -> int:
         return sum(file.footer_bytes for file in self._open.values())
 
+    @property
+    def uploading_bytes(self) -> int:
+        """The bytes in memory that are on their way to a store, at most."""
+        return sum(file.uploading_bytes for file in self._open.values())
+
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Add a batch, whose memory may be reused behind the call. Yields completed files."""
         batch = _chosen(batch, self._plan.records)
@@ -105,7 +113,7 @@ class TaskFiles:
             file = self._open.get(values)
             if file is None:
                 yield from self._make_room()
-                file = self._open[values] = DataFile(self._plan, values)
+                file = self._open[values] = DataFile(self._plan, self._place, values)
             file.add(rows)
             if self.pending_bytes >= self._plan.row_group_bytes:
                 yield from self._write_largest()
@@ -126,6 +134,8 @@ class TaskFiles:
             yield self._close(values)
         elif self._footer_bytes >= self._plan.row_group_bytes:
             yield self._close(max(self._open, key=lambda key: self._open[key].footer_bytes))
+        while self.uploading_bytes > self._plan.upload_bytes:
+            yield self._close(max(self._open, key=lambda key: self._open[key].uploading_bytes))
 
     def _largest(self) -> Values:
         return max(self._open, key=lambda values: self._open[values].pending_bytes)
@@ -149,24 +159,28 @@ def _chosen(batch: pa.RecordBatch, records: str) -> pa.RecordBatch:
 class DataFile:
     """One Parquet file, and the rows that wait for its next row group."""
 
-    def __init__(self, plan: WritePlan, values: Values) -> None:
+    def __init__(self, plan: WritePlan, place: StoredPath, values: Values) -> None:
         self.pending_bytes = 0
         self.footer_bytes = 0
         """The memory that the footer takes so far."""
-        self._plan = plan
+        self._plan, self._place = plan, place
         self._values = values
         self._path = f"{directory(plan.partitions, values)}part-{uuid.uuid4()}.{plan.codec}.parquet"
-        self._absolute = Path(plan.directory) / self._path
         self._pending: list[pa.RecordBatch] = []
         self._with_nan: set[int] = set()
         self._nested_nulls: Counter[int] = Counter()
-        self._sink: Any = None
+        self._file: NewFile | None = None
         self._writer: Any = None
 
     @property
     def size(self) -> int:
         """The bytes that are written."""
-        return int(self._sink.tell()) if self._sink else 0
+        return int(self._file.sink.tell()) if self._file else 0
+
+    @property
+    def uploading_bytes(self) -> int:
+        """The bytes in memory that are on their way to a store, at most."""
+        return self._file.kept_bytes if self._file else 0
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add a copy of rows. It waits in memory."""
@@ -191,10 +205,9 @@ class DataFile:
         plan = self._plan
         self._column_count = sum(len(parquet_paths(kind, "")) for kind in schema.types)
         self._leaves = chosen_leaves(leaves(schema), plan.statistics_columns, plan.statistics_paths)
-        self._absolute.parent.mkdir(parents=True, exist_ok=True)
-        self._sink = pa.OSFile(str(self._absolute), "wb")
+        self._file = new_file(self._place, self._path)
         self._writer = pq.ParquetWriter(
-            self._sink,
+            self._file.sink,
             schema,
             compression=plan.codec,  # type: ignore[arg-type]
             store_schema=False,
@@ -207,8 +220,8 @@ class DataFile:
             self.write_row_group()
         self._writer.close()
         size = self.size
-        self._sink.close()
-        sync(self._absolute, Path(self._plan.directory))
+        assert self._file is not None
+        self._file.complete()
         metadata = self._writer.writer.metadata
         row = {
             "table": self._plan.directory,
@@ -229,12 +242,10 @@ class DataFile:
 
     def discard(self) -> None:
         """Remove the file. Without rows it does not exist."""
-        if self._sink is not None:
+        if self._file is not None:
             if self._writer is not None:
                 self._writer.is_open = False  # else it writes a footer when it is collected
-            with suppress(OSError):
-                self._sink.close()
-            self._absolute.unlink(missing_ok=True)
+            self._file.discard()
 
 
 def _copied(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from kfetch.delta.disk import sync
+from kfetch.delta.places import address, identity, plain_errors, sync
 from kfetch.delta.rules import TableDescription, check_partitions, check_table
 from kfetch.delta.types import TableField, check_fields, check_names, unknown_fields
 from kfetch.errors import OptionError, TableRefused
+from kfetch.storage.objects import ObjectPath
+from kfetch.storage.open import StoredPath
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class TableLog:
     """A table whose columns fit a stream."""
 
     def __init__(
-        self, directory: Path, fields: Sequence[TableField], partitions: Sequence[str]
+        self, directory: StoredPath, fields: Sequence[TableField], partitions: Sequence[str]
     ) -> None:
         """``fields``: the columns that the stream writes, those of ``partitions`` included.
 
@@ -64,7 +64,7 @@ class TableLog:
         self._table: Any = None
         """delta-rs's table."""
         self._newest: object = None
-        """The file of the newest commit that kfetch knows, as the disk has it; None if unknown."""
+        """What tells the file of the newest known commit from another one; None if unknown."""
         self._checked: TableDescription | None = None
 
     def open(self, *, merge_schema: bool) -> TableDescription:
@@ -72,12 +72,13 @@ class TableLog:
 
         Raises TableRefused if kfetch can't write the table, and OptionError without delta-rs.
         """
-        if not self._exists():
+        if not _exists(self._directory):
             self._create()
         if added := self.look(merge_schema=merge_schema):
             before = self._table.version()
-            self._table.alter.add_columns(_schema(added).fields)
-            self._table = self._loaded()
+            with plain_errors(self._directory):
+                self._table.alter.add_columns(_schema(added).fields)
+            self._table = _loaded(self._directory)
             self._sync(before + 1)
         return self._check(self._fields)
 
@@ -86,16 +87,17 @@ class TableLog:
 
         Raises TableRefused if kfetch can't write the table, and OptionError without delta-rs.
         """
-        if not self._exists():
+        if not _exists(self._directory):
             return []
-        self._table = self._loaded()
+        self._table = _loaded(self._directory)
         added = unknown_fields(self._fields, self._described().fields) if merge_schema else []
         self._check([field for field in self._fields if field not in added])
         return added
 
     def has_batch(self, query: str, batch: int) -> bool:
         """Returns whether the log has a micro-batch of a query, or a later one."""
-        self._update()
+        with plain_errors(self._directory):
+            self._update()
         last = self._table.transaction_version(query)
         return last is not None and last >= batch
 
@@ -105,7 +107,7 @@ class TableLog:
         delta-rs does not notice that a table was removed and made anew.
         """
         if self._newest is None or self._newest != self._newest_file():
-            before, self._table = self._table.metadata().id, self._loaded()
+            before, self._table = self._table.metadata().id, _loaded(self._directory)
             if self._table.metadata().id != before:
                 raise TableRefused(
                     f"the table {self._directory} was removed and made anew meanwhile",
@@ -115,46 +117,62 @@ class TableLog:
         self._newest = self._newest_file()
 
     def _newest_file(self) -> object:
-        """Returns what tells the newest known commit's file from another one; None without it."""
-        try:
-            found = os.stat(self._commit_file(self._table.version()))
-        except FileNotFoundError:  # the table is gone, or a checkpoint has replaced the commit
-            return None
-        return found.st_ino, found.st_mtime_ns
+        """Returns None if the table is gone, or if a checkpoint has replaced the commit."""
+        return identity(self._commit_file(self._table.version()))
 
-    def _commit_file(self, version: int) -> Path:
+    def _commit_file(self, version: int) -> StoredPath:
         return self._directory / "_delta_log" / f"{version:020}.json"
 
     def commit(
         self, query: str, batch: int, files: Sequence[WrittenFile], check: Callable[[], None]
     ) -> bool:
-        """Add the files of a micro-batch. Returns False if the log has the micro-batch already.
+        """Add the files of a micro-batch. Returns False if the log has it with other files.
 
         ``check`` comes right before each try: it raises an error if this process must not write.
-        Raises TableRefused if the table has changed so that the files do not fit any more.
+        Raises TableRefused if the table has changed so that the files do not fit any more. After an
+        OSError, the commit may be in the log, or get there later.
         """
         from deltalake.exceptions import CommitFailedError
 
         _check_files(self._directory, files)
+        first: int | None = None
         for attempt in range(1, _ATTEMPTS + 1):
             if self.has_batch(query, batch):
-                return False
+                return first is not None and self._has_own(files, first)
+            first = first or self._table.version() + 1
             self._check(self._fields)
             check()
             try:
-                self._add(query, batch, files)
+                with plain_errors(self._directory):
+                    self._add(query, batch, files)
+            except OSError:  # the answer may be lost, and not the commit
+                if not (self.has_batch(query, batch) and self._has_own(files, first)):
+                    raise
+                return True
             except CommitFailedError as cause:
                 if attempt == _ATTEMPTS:
                     raise
                 log.info("kfetch: micro-batch %d is committed again: %s", batch, cause)
             else:
+                self._sync(first)
                 return True
         raise AssertionError("the last attempt returns or raises")
+
+    def _has_own(self, files: Sequence[WrittenFile], first: int) -> bool:
+        """Returns whether a commit from a version on has these files: no others have their names.
+
+        A client that gets no answer repeats its request. Then its own commit is in its way.
+        """
+        own = files[0].path.encode()
+        versions = range(first, self._table.version() + 1)
+        found = any(own in self._commit_file(version).read_bytes() for version in versions)
+        if found:
+            self._sync(first)
+        return found
 
     def _add(self, query: str, batch: int, files: Sequence[WrittenFile]) -> None:
         from deltalake import CommitProperties, Transaction
 
-        before = self._table.version()
         partitions = self._described().partitions
         self._table.create_write_transaction(
             [_add_action(file, partitions) for file in files],
@@ -164,42 +182,28 @@ class TableLog:
             commit_properties=CommitProperties(app_transactions=[Transaction(query, batch)]),
         )
         self._update()
-        self._sync(before + 1)
 
     def _sync(self, first: int) -> None:
         """Wait until the disk has the commits from a version on."""
         for version in range(first, self._table.version() + 1):
             sync(self._commit_file(version), self._directory)
 
-    def _exists(self) -> bool:
-        return bool(_delta_rs().DeltaTable.is_deltatable(str(self._directory)))
-
     def _create(self) -> None:
         from deltalake.exceptions import DeltaError
 
         try:
-            _delta_rs().DeltaTable.create(
-                str(self._directory),
-                _schema(self._fields),
-                mode="error",
-                partition_by=list(self._partitions),
-            )
+            with plain_errors(self._directory):
+                _delta_rs().DeltaTable.create(
+                    **address(self._directory),
+                    schema=_schema(self._fields),
+                    mode="error",
+                    partition_by=list(self._partitions),
+                )
             sync(self._commit_file(0), self._directory)
         except DeltaError:
             # Another writer may have created it at the same time.
-            if not self._exists():
+            if not _exists(self._directory):
                 raise
-
-    def _loaded(self) -> Any:
-        from deltalake.exceptions import DeltaError
-
-        try:
-            return _delta_rs().DeltaTable(str(self._directory))
-        except DeltaError as cause:
-            raise TableRefused(
-                f"delta-rs can't read the table {self._directory}: {cause}",
-                action="write it with Spark: writeStream.format('delta')",
-            ) from None
 
     def _check(self, fields: Sequence[TableField]) -> TableDescription:
         """Raises TableRefused unless the table, as it is now, takes these columns."""
@@ -224,6 +228,35 @@ class TableLog:
         )
 
 
+def last_batch(place: StoredPath, query: str) -> int:
+    """Returns the last micro-batch of a query that a table has; -1 without one.
+
+    Raises TableRefused and OSError if the table can't be read, and OptionError without delta-rs.
+    """
+    last = _loaded(place).transaction_version(query) if _exists(place) else None
+    return -1 if last is None else int(last)
+
+
+def _exists(place: StoredPath) -> bool:
+    if isinstance(place, ObjectPath):
+        # delta-rs would hold Python's lock meanwhile, and a lease could not be renewed.
+        return bool((place / "_delta_log").page_behind("").names)
+    return bool(_delta_rs().DeltaTable.is_deltatable(str(place)))
+
+
+def _loaded(place: StoredPath) -> Any:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        with plain_errors(place):
+            return _delta_rs().DeltaTable(**address(place))
+    except DeltaError as cause:
+        raise TableRefused(
+            f"delta-rs can't read the table {place}: {cause}",
+            action="write it with Spark: writeStream.format('delta')",
+        ) from None
+
+
 def _delta_rs() -> Any:
     try:
         import deltalake
@@ -239,11 +272,13 @@ def _schema(fields: Sequence[TableField]) -> Any:
     return _delta_rs().Schema.from_json(json.dumps({"type": "struct", "fields": list(fields)}))
 
 
-def _check_files(directory: Path, files: Sequence[WrittenFile]) -> None:
+def _check_files(directory: StoredPath, files: Sequence[WrittenFile]) -> None:
     """Raises TableRefused unless this machine has the files: executors may have other disks."""
+    if isinstance(directory, ObjectPath):
+        return
     for file in files:
         try:
-            found = os.stat(directory / file.path).st_size
+            found = (directory / file.path).stat().st_size
         except FileNotFoundError:
             found = -1
         if found != file.size:
@@ -253,7 +288,7 @@ def _check_files(directory: Path, files: Sequence[WrittenFile]) -> None:
             )
 
 
-def _check_path(directory: Path) -> None:
+def _check_path(directory: StoredPath) -> None:
     """Raises TableRefused for a path that delta-rs confuses with another one."""
     if _MISREAD.search(str(directory)):
         raise TableRefused(

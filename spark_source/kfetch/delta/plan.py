@@ -28,7 +28,7 @@ class WritePlan:
     """Where the files of a query go, and what they are like."""
 
     directory: str
-    """The table's, an absolute path."""
+    """The table's: an absolute path, or the URI of a store."""
     source_schema: str
     """The stream's columns, as the JSON of Spark's StructType."""
     columns: tuple[TableColumn, ...]
@@ -46,6 +46,8 @@ class WritePlan:
     row_group_bytes: int
     """A task keeps so many bytes of rows, of all open files together, until it writes them. As many
     again may be for the footers of these files."""
+    upload_bytes: int
+    """Uploads of a task's open files keep so many bytes in memory at most. 0 on a disk."""
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
@@ -68,11 +70,14 @@ def parse_plans(text: str) -> list[WritePlan]:
     return [WritePlan.of(document) for document in json.loads(text)]
 
 
-def file_settings(properties: Mapping[str, str], memory_bytes: int, writers: int) -> dict[str, Any]:
+def file_settings(
+    properties: Mapping[str, str], memory_bytes: int, writers: int, upload_bytes: int = 0
+) -> dict[str, Any]:
     """Returns what a table's properties say of its files.
 
     ``memory_bytes``: that of the agent. ``writers``: for how many tables' files an
-    executor's tasks keep rows at once. Raises TableRefused for a value that is none.
+    executor's tasks keep rows at once. ``upload_bytes``: what one upload may keep in memory; 0 on a
+    disk. Raises TableRefused for a value that is none.
     """
     codec = properties.get("delta.parquet.compression.codec", "zstd").lower()
     codec = _CODEC_NAMES.get(codec, codec)
@@ -82,12 +87,14 @@ def file_settings(properties: Mapping[str, str], memory_bytes: int, writers: int
             f"{', '.join(sorted(_CODECS))}",
             action="change the property",
         )
+    share = min(_ROW_GROUP_BYTES, memory_bytes // (_MEMORY_PART * writers))
     return {
         "codec": codec,
         "statistics_columns": _number(properties, "delta.dataSkippingNumIndexedCols", COLUMNS),
         "statistics_paths": _paths(properties.get("delta.dataSkippingStatsColumns", "")),
         "file_bytes": _number(properties, "delta.targetFileSize", _FILE_BYTES),
-        "row_group_bytes": min(_ROW_GROUP_BYTES, memory_bytes // (_MEMORY_PART * writers)),
+        "row_group_bytes": share,
+        "upload_bytes": max(share, upload_bytes) if upload_bytes else 0,
     }
 
 

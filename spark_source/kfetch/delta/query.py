@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfetch.delta.copying import TableCopy
 from kfetch.errors import NotBuilt
-from kfetch.storage.locations import local_path
+from kfetch.storage.open import READABLE, StoredPath, stored_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,21 +34,27 @@ def stream(
     """Start a query that appends records to a Delta table. Its tasks write the files themselves.
 
     ``options``: those of ``format("kfetch")``. They choose the columns. ``table``: the table's
-    directory, on a disk that the driver and all executors see. Without a table there, one is
-    created. ``checkpoint``: the query's checkpoint. Spark's own sink can go on with it, and this
-    function with that of Spark's sink. ``trigger``: the arguments of ``DataStreamWriter.trigger``.
-    ``select``: the table's columns and what they are, such as ``{"id": "value.id"}``. Without it,
-    they are the source's. ``partition_by``: columns, or names and expressions, such as
+    directory, on a disk that the driver and all executors see, or a URI of a store, such as
+    ``s3a://lake/orders``. Without a table there, one is created. ``checkpoint``: the query's
+    checkpoint. Spark's own sink can go on with it, and this function with that of Spark's sink.
+    ``trigger``: the arguments of ``DataStreamWriter.trigger``. ``select``: the table's columns and
+    what they are, such as ``{"id": "value.id"}``. Without it, they are the source's.
+    ``partition_by``: columns, or names and expressions, such as
     ``{"day": "date(timestamp, 'UTC')"}``. The functions are date, year, month and hour. Without a
     zone, that of Spark's session holds. ``merge_schema``: add missing columns to the table.
 
     Raises OptionError for wrong arguments, TableRefused for a table that kfetch can't write, and
-    NotBuilt for a table that is not on a local disk, and for Spark Connect.
+    NotBuilt for a table in a file system that kfetch can't write, and for Spark Connect.
     """
-    directory = _directory(spark, table)
+    if not hasattr(spark, "_jvm"):
+        raise NotBuilt(
+            "kfetch.delta does not work with Spark Connect", action="use a session of this process"
+        )
+    settings = dict(spark.sparkContext.getConf().getAll())
     copy = TableCopy(
         options,
-        directory,
+        _place(table, settings),
+        settings=settings,
         zone=spark.conf.get("spark.sql.session.timeZone") or "UTC",
         select=select,
         partition_by=partition_by,
@@ -66,16 +72,11 @@ def stream(
     return query
 
 
-def _directory(spark: SparkSession, table: str) -> Path:
-    if not hasattr(spark, "_jvm"):
+def _place(table: str, settings: Mapping[str, str]) -> StoredPath:
+    place = stored_path(table, settings)
+    if place is None:
         raise NotBuilt(
-            "kfetch.delta does not work with Spark Connect", action="use a session of this process"
-        )
-    settings = dict(spark.sparkContext.getConf().getAll())
-    directory = local_path(table, settings)
-    if directory is None:
-        raise NotBuilt(
-            f"kfetch.delta writes tables on local disks alone, and {table} is elsewhere",
+            f"kfetch.delta writes tables in {READABLE} alone, and {table} is elsewhere",
             action="write it with Spark: writeStream.format('delta')",
         )
-    return directory.absolute()
+    return place.absolute() if isinstance(place, Path) else place

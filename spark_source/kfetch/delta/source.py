@@ -7,7 +7,7 @@ change between this way and Spark's at any micro-batch.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 PLANS = "kfetch.delta.plans"
 """The option with the plans. Nobody types it."""
+SETTINGS = "kfetch.delta.secretSettings"
+"""The option with Spark's settings for the store of the tables, as JSON.
+
+Spark hides the value of an option with such a name (``spark.redaction.regex``).
+"""
 
 
 class FilesDataSource(KfetchDataSource):
@@ -34,8 +39,10 @@ class FilesDataSource(KfetchDataSource):
         given = {name.lower(): text for name, text in options.items()}
         if PLANS not in given:
             raise OptionError(f"{self.name()} is for kfetch.delta.stream: call that, not format()")
-        self._plans = parse_plans(given.pop(PLANS))
-        super().__init__({name: text for name, text in options.items() if name.lower() != PLANS})
+        self._plans = parse_plans(given[PLANS])
+        self._settings: dict[str, str] = json.loads(given.get(SETTINGS.lower(), "{}"))
+        own = (PLANS, SETTINGS.lower())
+        super().__init__({name: text for name, text in options.items() if name.lower() not in own})
 
     @classmethod
     def name(cls) -> str:
@@ -53,19 +60,21 @@ class FilesDataSource(KfetchDataSource):
         return super().streamReader(StructType.fromJson(json.loads(self._plans[0].source_schema)))
 
     def _reader_of(self, options: SourceOptions) -> KfetchStreamReader:
-        return FilesReader(options, self._plans)
+        return FilesReader(options, self._plans, self._settings)
 
 
 class FilesReader(KfetchStreamReader):
     """Plans as KfetchStreamReader does, and writes splits on executors."""
 
-    def __init__(self, options: SourceOptions, plans: Sequence[WritePlan]) -> None:
-        kept = sum(plan.row_group_bytes for plan in plans)
+    def __init__(
+        self, options: SourceOptions, plans: Sequence[WritePlan], settings: Mapping[str, str]
+    ) -> None:
+        kept = sum(plan.row_group_bytes + plan.upload_bytes for plan in plans)
         super().__init__(replace(options, agent=replace(options.agent, worker_bytes=kept)))
-        self._plans = plans
+        self._plans, self._settings = plans, settings
 
     def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Writes a split's records. Returns a row for each file. Runs in an executor's worker."""
         from kfetch.delta.files import written_files
 
-        return written_files(super().read(partition), self._plans)
+        return written_files(super().read(partition), self._plans, self._settings)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-_STATUS = re.compile(r"non-2xx status code: (\d{3} [A-Za-z ]+)")
+_STATUS = re.compile(r"non-2xx status code[^<]{0,60}?(\d{3} [A-Z][A-Za-z ]+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _OTHER_REGION = ("redirect without LOCATION", "AuthorizationHeaderMalformed")
 """Parts of errors after AWS has answered that the bucket is in another region."""
@@ -80,7 +80,7 @@ class ObjectPath:
 
         The ETag changes with each write. The time is in seconds since 1970, by the store's clock.
         """
-        with self._errors():
+        with self.errors():
             result = self.store.get(self.key)
             if result.meta["size"] > READ_MAX:
                 raise OSError(errno.EFBIG, f"it has over {READ_MAX >> 20} MiB", str(self))
@@ -96,7 +96,7 @@ class ObjectPath:
         from obstore import exceptions
 
         mode = "create" if tag is None else {"e_tag": tag}
-        with self._errors():
+        with self.errors():
             try:
                 return str(self.store.put(self.key, content, mode=mode)["e_tag"])
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
@@ -112,7 +112,7 @@ class ObjectPath:
 
     def write_text(self, text: str) -> None:
         """Write the object, whatever was there. One request."""
-        with self._errors():
+        with self.errors():
             self.store.put(self.key, text.encode())
 
     def files(self) -> Iterator[ObjectPath]:
@@ -136,9 +136,15 @@ class ObjectPath:
         keys = [file.key for file in self.files()]
         self._asked(lambda: self.store.delete(keys))
 
+    def head(self) -> tuple[str, int]:
+        """Returns the object's ETag, which changes with each write, and its bytes. One request."""
+        with self.errors():
+            found = self.store.head(self.key)
+            return str(found["e_tag"]), int(found["size"])
+
     def written_s(self) -> float:
         """Returns when the object was written, in seconds since 1970, by the store's clock."""
-        with self._errors():
+        with self.errors():
             return float(self.store.head(self.key)["last_modified"].timestamp())
 
     def unlink(self, missing_ok: bool = False) -> None:
@@ -180,7 +186,7 @@ class ObjectPath:
         """
         from obstore import exceptions
 
-        with self._errors():
+        with self.errors():
             try:
                 return request()
             except exceptions.GenericError as cause:
@@ -189,8 +195,11 @@ class ObjectPath:
             return request()
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn obstore's errors into those of ``pathlib``, which name the object."""
+    def errors(self) -> Iterator[None]:
+        """Turn obstore's errors into those of ``pathlib``, which name the object.
+
+        So do those of delta-rs, which has the same client.
+        """
         from obstore import exceptions
 
         try:
@@ -202,7 +211,9 @@ class ObjectPath:
             raise PermissionError(errno.EACCES, reason, str(self)) from None
         except ValueError:  # of a name with a line's end, say
             raise OSError(errno.EINVAL, "no object has such a name", str(self)) from None
-        except exceptions.BaseError as cause:
+        except (exceptions.BaseError, OSError) as cause:
+            if isinstance(cause, OSError) and cause.filename is not None:
+                raise  # it is one of these already
             reason = f"the store fails ({_reason(cause)})"
             if "NoSuchBucket" in reason:
                 reason = f"{self.uri} does not exist"

@@ -36,7 +36,7 @@ def column(name: str, path: str = "", kind: Any = "string", **more: str) -> Tabl
 
 
 def plan_of(
-    directory: Path,
+    directory: Path | str,
     columns: Iterable[str],
     partitions: Sequence[TableColumn] = (),
     **settings: object,
@@ -67,7 +67,7 @@ def room_for(size: int) -> Iterator[None]:
 
 def files_of(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> list[WrittenFile]:
     """Write the files of one task."""
-    rows = [row for batch in written_files(batches, [plan]) for row in batch.to_pylist()]
+    rows = [row for batch in written_files(batches, [plan], {}) for row in batch.to_pylist()]
     assert all(row.pop("table") == plan.directory for row in rows)
     return [WrittenFile(**row | {"partitions": json.loads(row["partitions"])}) for row in rows]
 

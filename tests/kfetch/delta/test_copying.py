@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +15,12 @@ from pyspark.sql import Row
 
 from kfetch.delta.copying import Letter, TableCopy, Written
 from kfetch.delta.files import written_files
+from kfetch.delta.places import address
 from kfetch.delta.plan import parse_plans
-from kfetch.delta.source import PLANS
+from kfetch.delta.source import PLANS, SETTINGS
 from kfetch.errors import LeaseLost, OptionError, TableRefused
 from kfetch.spark.source import KfetchDataSource
+from kfetch.storage.open import StoredPath
 
 OPTIONS = {
     "kafka.bootstrap.servers": "127.0.0.1:1",
@@ -69,7 +72,8 @@ class Reader:
         )
 
         def collect() -> Iterator[Row]:
-            for rows in written_files([batch], parse_plans(self.given[PLANS])):
+            plans = parse_plans(self.given[PLANS])
+            for rows in written_files([batch], plans, json.loads(self.given.get(SETTINGS, "{}"))):
                 yield from (Row(**row) for row in rows.to_pylist())
 
         return SimpleNamespace(collect=lambda: list(collect()))
@@ -78,13 +82,14 @@ class Reader:
 class Copy:
     """A copy into the tables ``rows`` and ``dead``."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: StoredPath, settings: Mapping[str, str] | None = None) -> None:
         self.directory, self.reader = directory, Reader()
         self.asked: list[str] = []
         self.copy = TableCopy(
             OPTIONS,
             directory / "rows",
             zone="UTC",
+            settings=settings,
             select={"id": "value.id", "offset": "offset"},
             dead_letters=directory / "dead",
         )
@@ -99,7 +104,7 @@ class Copy:
 
     def of(self, name: str) -> list[int]:
         """The offsets of a table."""
-        rows = DeltaTable(str(self.directory / name)).to_pyarrow_table().to_pylist()
+        rows = DeltaTable(**address(self.directory / name)).to_pyarrow_table().to_pylist()
         return sorted(row["offset"] for row in rows)
 
 

@@ -61,7 +61,7 @@ def test_rows_of_reused_memory(tmp_path: Path) -> None:
 def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
     """A file that has the table's size is complete as soon as its row group is written."""
     plan = plan_of(tmp_path, ["n"], row_group_bytes=MIB, file_bytes=MIB, codec="none")
-    with TaskFiles(plan) as files:
+    with TaskFiles(plan, Path(plan.directory)) as files:
         found = [row for n in range(40) for row in files.add(numbers(50_000, 50_000 * n))]
         early = len(found)
         found += list(files.complete())
@@ -77,7 +77,7 @@ def test_rows_in_memory_have_a_limit(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, ["n", "day"], BY_DAY, row_group_bytes=MIB)
     batch = pa.record_batch({"n": list(range(10_000)), "day": [str(n % 7) for n in range(10_000)]})
     peak = 0
-    with TaskFiles(plan) as files:
+    with TaskFiles(plan, Path(plan.directory)) as files:
         for _ in range(60):
             list(files.add(batch))
             peak = max(peak, files.pending_bytes)
@@ -90,7 +90,7 @@ def test_rows_in_memory_take_no_more_than_is_counted(tmp_path: Path) -> None:
     """A copy has memory of its own size, and gives it back when its row group is written."""
     plan, pool = plan_of(tmp_path, ["n"], row_group_bytes=MIB), pa.system_memory_pool()
     before, peak = pool.bytes_allocated(), 0
-    with TaskFiles(plan) as files:
+    with TaskFiles(plan, Path(plan.directory)) as files:
         for number in range(60):
             list(files.add(numbers(10_000, 10_000 * number)))
             held = pool.bytes_allocated() - before
@@ -111,7 +111,7 @@ def test_footers_in_memory_have_a_limit(tmp_path: Path) -> None:
         {name: list(range(200)) for name in names} | {"day": [str(n % 8) for n in range(200)]}
     )
     most = 0
-    with TaskFiles(plan) as files:
+    with TaskFiles(plan, Path(plan.directory)) as files:
         found = []
         for _ in range(20):
             found += files.add(batch)
@@ -128,7 +128,7 @@ def test_open_files_have_a_limit(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, ["n", "day"], BY_DAY, row_group_bytes=MIB // 8)
     before, rows = len(os.listdir("/proc/self/fd")), range(200 * 256)
     batch = pa.record_batch({"n": list(rows), "day": [str(n // 256) for n in rows]})
-    with TaskFiles(plan) as files:
+    with TaskFiles(plan, Path(plan.directory)) as files:
         found = list(files.add(batch))
         assert 64 >= len(os.listdir("/proc/self/fd")) - before
         found += files.complete()
@@ -174,7 +174,7 @@ def test_a_failed_task_removes_what_is_not_complete(tmp_path: Path) -> None:
         raise OSError("the broker is gone")
 
     with pytest.raises(OSError, match="gone"):
-        list(written_files(batches(), [plan]))
+        list(written_files(batches(), [plan], {}))
 
     for path in parquet_files(tmp_path):
         assert pq.read_metadata(tmp_path / path).num_rows > 0
@@ -203,7 +203,7 @@ def test_a_failed_task_says_nothing_of_its_writers(
     ignored: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda found: ignored.append(found.exc_value))
     plan = plan_of(tmp_path, ["n"], row_group_bytes=MIB)
-    with TaskFiles(plan) as files:
+    with TaskFiles(plan, Path(plan.directory)) as files:
         for number in range(4):
             list(files.add(numbers(50_000, 50_000 * number)))
     assert [] == parquet_files(tmp_path)
@@ -238,7 +238,7 @@ def test_good_records_and_dead_letters(tmp_path: Path) -> None:
             columns=(column("n"), column("error", "deadLetter.error")),
         ),
     ]
-    found = [row for batch in written_files(batches, plans) for row in batch.to_pylist()]
+    found = [row for batch in written_files(batches, plans, {}) for row in batch.to_pylist()]
 
     assert [str(tmp_path / "good"), str(tmp_path / "dead")] == [row["table"] for row in found]
     assert [4, 2] == [row["rows"] for row in found]

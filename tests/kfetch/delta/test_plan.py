@@ -21,8 +21,15 @@ def test_defaults() -> None:
         "statistics_paths": (),
         "file_bytes": 128 * MIB,
         "row_group_bytes": 32 * MIB,
+        "upload_bytes": 0,
     }
     assert expected == file_settings({}, 256 * MIB, 2)
+
+
+@pytest.mark.parametrize(("memory", "kept"), [(256 * MIB, 32 * MIB), (16 * MIB, 10 * MIB)])
+def test_uploads_in_memory(memory: int, kept: int) -> None:
+    """They may keep as much as rows do, and as much as one upload keeps in any case."""
+    assert kept == file_settings({}, memory, 2, 10 * MIB)["upload_bytes"]
 
 
 def test_little_memory_makes_small_row_groups() -> None:

@@ -9,14 +9,18 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kfetch.delta.copying import TableCopy
+from kfetch.delta.log import TableLog
 from kfetch_jobs import config
 from kfetch_jobs.config import Job, write_way
-from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.run.straight import way
+from tests.kfetch.delta.tables import field
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON, JOB
+from tests.store import Store
 
 AUTO = JOB.replace("  path:", "  write: auto\n  path:")
+LOCAL = "path: ${storage}/clicks/table"
 SQL = "  sql: SELECT * FROM source\n"
 TYPED = "    valueFormat: json\n    valueSchema: 'id BIGINT, sent DATE'\n"
 
@@ -90,12 +94,19 @@ THROUGH_SPARK = [
         [
             ("    includeHeaders: true\n", TYPED),
             ("  path:", "  deadLetters: {path: d}\n  path:"),
-            ("trigger:", "checkpoint: s3a://b/c\nsingleHost: true\ntrigger:"),
+            ("trigger:", "checkpoint: hdfs://b/c\nsingleHost: true\ntrigger:"),
         ],
-        "sink.deadLetters, because the checkpoint is",
+        "sink.deadLetters with this checkpoint, because kfetch writes only to file:",
     ),
     ([("path: ${storage}/clicks/table", "table: lake.clicks")], "sink.table, because only a"),
-    ([("path: ${storage}/clicks/table", "path: s3a://b/t")], "sink.path, because the table is"),
+    ([("path: ${storage}/clicks/table", "path: hdfs://b/t")], "sink.path, because kfetch writes"),
+    (
+        [
+            ("path: ${storage}/clicks/table", "path: s3a://b/t"),
+            ("trigger:", "spark: {spark.hadoop.fs.s3a.access.key: k}\ntrigger:"),
+        ],
+        "sink.path, because spark.hadoop.fs.s3a.secret.key is missing",
+    ),
     ([("  path:", "  options: {optimizeWrite: true}\n  path:")], "sink.options.optimizeWrite"),
     ([(SQL, "  sql: SELECT offset FROM source WHERE offset > 1\n")], "WHERE in transform.sql"),
     ([(SQL, "  sql: SELECT nothing FROM source\n")], "the name nothing in transform.sql"),
@@ -121,6 +132,21 @@ def test_jobs_that_need_spark(project: Path, changes: list[tuple[str, str]], cla
 
     assert isinstance(found, str)
     assert clause in found
+
+
+@pytest.mark.allow_hosts(["127.0.0.1"])
+def test_jobs_in_a_store(project: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table in a store is looked at, too. One that does not answer is an error with its name."""
+    uri = store.path("jobs/clicks")
+    job = loaded(project, (SQL, "  sql: SELECT offset FROM source\n"), (LOCAL, f"path: {uri}"))
+    assert ["offset"] == names(job, store.settings)
+
+    TableLog(uri, [field("offset", "string")], []).open(merge_schema=False)
+    assert f"BIGINT, and in the table {uri} it is STRING" in str(names(job, store.settings))
+
+    monkeypatch.setattr("kfetch.storage.open._FIRST_PAUSE_S", 0.001)
+    with pytest.raises(JobsError, match=f"can't read the table {uri}"):
+        names(job, store.settings | {"spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9"})
 
 
 def test_a_function_of_the_project_and_two_sources(project: Path) -> None:

@@ -1,0 +1,166 @@
+"""The place of a table: a directory that the driver and all executors see, or a part of a store.
+
+Here is all that differs between the two. On a disk, the log must not outlive the files that it
+names. So a file and its commit wait for the disk. A store has what it has confirmed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from kfetch.storage.locations import has_scheme
+from kfetch.storage.objects import ObjectPath
+from kfetch.storage.open import StoredPath, stored_path
+from kfetch.storage.transfer import Upload, for_transfers, opened
+
+_SCHEMES = {"S3Store": "s3", "AzureStore": "az", "GCSStore": "gs"}
+"""delta-rs's schemes for obstore's classes."""
+_CREATE_ONLY = {"S3Store": {"conditional_put": "etag"}}
+"""Lets a commit fail if its number is taken. It is delta-rs's default, and here a condition."""
+
+
+def place_of(directory: str, settings: Mapping[str, str]) -> StoredPath:
+    """Returns the place of a table. ``directory``: an absolute path of this machine, or a URI."""
+    if not has_scheme(directory):
+        return Path(directory)
+    place = stored_path(directory, settings)
+    assert place is not None, "the driver has opened it"
+    return place
+
+
+def hadoop_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns those of Spark's settings that ``place_of`` may need."""
+    return {name: text for name, text in settings.items() if name.startswith("spark.hadoop.")}
+
+
+class NewFile(Protocol):
+    """A file that no reader sees before the log names it."""
+
+    sink: Any
+    """What pyarrow writes into."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes in memory, at most."""
+
+    def complete(self) -> None:
+        """Wait until the file is whole, and outlives a power cut. Raises OSError."""
+
+    def discard(self) -> None:
+        """Remove the file."""
+
+
+def new_file(place: StoredPath, path: str) -> NewFile:
+    """Begin a file. ``path``: below the table's place. Raises OSError."""
+    if isinstance(place, ObjectPath):
+        return _NewObject(place, path)
+    return _FileOnDisk(place, path)
+
+
+class _NewObject:
+    def __init__(self, place: ObjectPath, path: str) -> None:
+        self.sink = Upload(for_transfers(place) / path)
+        self.complete, self.discard = self.sink.complete, self.sink.discard
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.sink.kept_bytes
+
+
+class _FileOnDisk:
+    kept_bytes = 0
+
+    def __init__(self, directory: Path, path: str) -> None:
+        self._directory, self._file = directory, directory / path
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self.sink = pa.OSFile(str(self._file), "wb")
+
+    def complete(self) -> None:
+        self.sink.close()
+        sync(self._file, self._directory)
+
+    def discard(self) -> None:
+        with suppress(OSError):
+            self.sink.close()
+        self._file.unlink(missing_ok=True)
+
+
+def sync(file: StoredPath, place: StoredPath) -> None:
+    """Wait until the disk has a file and the names on the way to it, from the table's directory on.
+
+    After a power cut the disk has what was synced before it.
+    """
+    if isinstance(file, ObjectPath) or isinstance(place, ObjectPath):
+        return
+    directories = [parent for parent in file.parents if parent.is_relative_to(place)]
+    for path in (file, *directories):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def identity(file: StoredPath) -> object:
+    """Returns what tells a file from another one of its name; None without the file."""
+    try:
+        if isinstance(file, ObjectPath):
+            return file.head()
+        found = os.stat(file)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def readable(file: StoredPath) -> Any:
+    """Returns a file as pyarrow reads it."""
+    return opened(file) if isinstance(file, ObjectPath) else file
+
+
+def address(place: StoredPath) -> dict[str, Any]:
+    """Returns delta-rs's arguments for a table: its URI, and the options of the store's client.
+
+    The store's client is of the same kind (``object_store``). So it has the same options.
+    """
+    if not isinstance(place, ObjectPath):
+        return {"table_uri": str(place)}
+    store, kind = place.store, type(place.store).__name__
+    bucket = store.config.get("bucket") or store.config["container_name"]
+    retries = store.retry_config or {}
+    waits = {
+        "backoff_config.init_backoff": retries["backoff"]["init_backoff"],
+        "retry_timeout": retries["retry_timeout"],
+    }
+    options = {
+        **store.config,
+        **(store.client_options or {}),
+        **_CREATE_ONLY.get(kind, {}),
+        **{name: _milliseconds(wait) for name, wait in waits.items()},
+        "max_retries": str(retries["max_retries"]),
+    }
+    return {
+        "table_uri": f"{_SCHEMES[kind]}://{bucket}/{quote(place.key)}",
+        "storage_options": options,
+    }
+
+
+def _milliseconds(wait: timedelta) -> str:
+    return f"{wait // timedelta(milliseconds=1)}ms"
+
+
+@contextmanager
+def plain_errors(place: StoredPath) -> Iterator[None]:
+    """Shorten delta-rs's errors of a store. Theirs may show parts of a request."""
+    if isinstance(place, ObjectPath):
+        with place.errors():
+            yield
+    else:
+        yield
