@@ -66,6 +66,13 @@ class TableLog:
         self._newest: object = None
         """What tells the file of the newest known commit from another one; None if unknown."""
         self._checked: TableDescription | None = None
+        self._batches: dict[tuple[int, str], int | None] = {}
+        """The last micro-batch that the log has, by the table's version and the query."""
+
+    @property
+    def fields(self) -> Sequence[TableField]:
+        """The table's columns, as they were last seen; none without a table."""
+        return self._checked.fields if self._checked else ()
 
     def open(self, *, merge_schema: bool) -> TableDescription:
         """Open the table, create it if there is none, and add missing columns on request.
@@ -98,7 +105,11 @@ class TableLog:
         """Returns whether the log has a micro-batch of a query, or a later one."""
         with plain_errors(self._directory):
             self._update()
-        last = self._table.transaction_version(query)
+            now = (self._table.version(), query)
+            if now not in self._batches:
+                # delta-rs reads all commits behind the last checkpoint for it.
+                self._batches = {now: self._table.transaction_version(query)}
+        last = self._batches[now]
         return last is not None and last >= batch
 
     def _update(self) -> None:
@@ -107,14 +118,18 @@ class TableLog:
         delta-rs does not notice that a table was removed and made anew.
         """
         if self._newest is None or self._newest != self._newest_file():
-            before, self._table = self._table.metadata().id, _loaded(self._directory)
-            if self._table.metadata().id != before:
+            fresh = _loaded(self._directory)
+            if fresh.metadata().id != self._table.metadata().id:
                 raise TableRefused(
                     f"the table {self._directory} was removed and made anew meanwhile",
                     action="start the query again: it goes on with the new table",
                 )
+            self._table, self._newest = fresh, None
+            self._batches.clear()
+        before = self._table.version()
         self._table.update_incremental()
-        self._newest = self._newest_file()
+        if self._newest is None or self._table.version() != before:
+            self._newest = self._newest_file()
 
     def _newest_file(self) -> object:
         """Returns None if the table is gone, or if a checkpoint has replaced the commit."""
@@ -182,6 +197,7 @@ class TableLog:
             commit_properties=CommitProperties(app_transactions=[Transaction(query, batch)]),
         )
         self._update()
+        self._batches = {(self._table.version(), query): batch}
 
     def _sync(self, first: int) -> None:
         """Wait until the disk has the commits from a version on."""
@@ -251,8 +267,10 @@ def _loaded(place: StoredPath) -> Any:
         with plain_errors(place):
             return _delta_rs().DeltaTable(**address(place))
     except DeltaError as cause:
+        # A store's answer may follow, with parts of a request.
+        reason, _, _ = str(cause).partition("\n")
         raise TableRefused(
-            f"delta-rs can't read the table {place}: {cause}",
+            f"delta-rs can't read the table {place}: {reason}",
             action="write it with Spark: writeStream.format('delta')",
         ) from None
 

@@ -3,6 +3,7 @@
     locations  pure: what a text means as a location, as Hadoop reads it
     s3         pure: the settings of Spark's S3A connector, as the store's client takes them
     objects    paths in an object store, with the methods of ``pathlib`` that kfetch needs
+    transfer   large objects, written in parts
     versions   files of which one writer makes the next version
     lease      pure: who may write a checkpoint
     lease_holder, processes  takes and renews a lease; who lives, and the end of this process
