@@ -20,6 +20,7 @@ from kfetch.delta.types import TableField, check_fields, check_names, unknown_fi
 from kfetch.errors import OptionError, TableRefused
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import StoredPath
+from kfetch.storage.versions import VersionedObject
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ class TableLog:
                 self._table.alter.add_columns(_schema(added).fields)
             self._table = _loaded(self._directory)
             self._sync(before + 1)
+        self._check_store()
         return self._check(self._fields)
 
     def look(self, *, merge_schema: bool) -> list[TableField]:
@@ -100,6 +102,17 @@ class TableLog:
         added = unknown_fields(self._fields, self._described().fields) if merge_schema else []
         self._check([field for field in self._fields if field not in added])
         return added
+
+    def _check_store(self) -> None:
+        """Raises TableRefused for a store that would let one commit replace another one."""
+        newest = self._commit_file(self._table.version())
+        if isinstance(newest, ObjectPath) and not VersionedObject(newest).is_conditional():
+            raise TableRefused(
+                f"the store of the table {self._directory} ignores conditional writes "
+                "(If-None-Match), so one commit could replace another one",
+                action="use a store that knows them, as S3 does, or write with Spark: "
+                "writeStream.format('delta')",
+            )
 
     def has_batch(self, query: str, batch: int) -> bool:
         """Returns whether the log has a micro-batch of a query, or a later one."""

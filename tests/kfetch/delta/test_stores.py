@@ -259,6 +259,19 @@ def test_two_committers_at_once(place: ObjectPath, proxy: Proxy) -> None:
     assert {9} == {DeltaTable(**address(place)).transaction_version(name) for name in logs}
 
 
+def test_a_store_that_ignores_conditions(
+    place: ObjectPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before the first file, because nobody would notice a lost commit."""
+
+    def unconditional(path: ObjectPath, content: bytes, _: str | None) -> str:
+        return str(path.store.put(path.key, content)["e_tag"])
+
+    monkeypatch.setattr(ObjectPath, "write_if", unconditional)
+    with pytest.raises(TableRefused, match="ignores conditional writes"):
+        log_of(place)
+
+
 def test_one_micro_batch_of_two_drivers(place: ObjectPath, proxy: Proxy) -> None:
     """Both have looked before either commits. One wins, and the other one commits nothing."""
     first, second = log_of(place), log_of(place)
