@@ -203,6 +203,7 @@ def test_letters_of_others_stay(
     assert ([1, 2], [0, 0, 2]) == (tables.rows, tables.letters)
 
 
+@pytest.mark.long
 def test_beside_state(
     kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -73,8 +73,9 @@ def test_the_leader_is_killed(hosts: list[Project], tmp_path: Path) -> None:
     )
     produce(first, EACH)
     wait_until(lambda: not first.processes())
-    wait_until(lambda: len(rows()) == 2 * EACH)
-    assert 2 * EACH == len(set(rows()))
+    produce(first, 2 * EACH)
+    wait_until(lambda: len(rows()) == 3 * EACH)
+    assert 3 * EACH == len(set(rows()))
     lead = json.loads(second.run("status", "--json").stdout)["lead"]
     assert lead["here"]
     log = (first.directory / "storage" / "clicks" / "run.log").read_text()

@@ -97,6 +97,12 @@ FEATURES = (
         ("integration/security/test_modes.py::test_through_spark",),
         ("integration/security/test_modes.py::test_through_spark[SASL_SSL-SCRAM-SHA-512]",),
     ),
+    FeatureRow(
+        "straight",
+        "straight to Delta, without its JAR",
+        ("integration/running/test_without_delta.py",),
+        ("integration/running/test_without_delta.py",),
+    ),
     FeatureRow("connect", "Spark Connect", (f"{_SPARK}/test_connect.py",)),
     FeatureRow(
         "migration", "to the connector and back", ("integration/migration/test_migration.py",)

@@ -131,17 +131,25 @@ def has_log(table: Path) -> bool:
     return (table / "_delta_log").is_dir()
 
 
-def queries_of(table: Path) -> set[str]:
+def queries_of(table: StoredPath) -> set[str]:
     """Returns the ids of the queries that a table's last commits name; none without a table.
 
-    Delta notes the id with each micro-batch, so that it can skip a repeated one.
+    Delta notes the id with each micro-batch, so that it can skip a repeated one. Raises OSError if
+    a store fails.
     """
-    commits = sorted((table / "_delta_log").glob("*.json"))[-_COMMITS_MAX:]
-    return {query for commit in commits for query in _queries(commit)}
+    log, names = table / "_delta_log", list[str]()
+    with _absences(table):
+        names = sorted(file.name for file in log.iterdir() if file.name.endswith(".json"))
+    return {query for name in names[-_COMMITS_MAX:] for query in _queries(log / name)}
 
 
-def _queries(commit: Path) -> Iterator[str]:
-    with suppress(OSError):  # Delta removes old commits
+def _absences(path: StoredPath) -> suppress:
+    """Passes over a table that does not exist, and over commits that Delta has removed."""
+    return suppress(OSError if isinstance(path, Path) else FileNotFoundError)
+
+
+def _queries(commit: StoredPath) -> Iterator[str]:
+    with _absences(commit):
         for line in commit.read_bytes().splitlines():
             if b'"txn"' in line:
                 with suppress(ValueError, KeyError, TypeError):

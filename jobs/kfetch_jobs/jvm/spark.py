@@ -1,4 +1,4 @@
-"""Spark for a job: one quiet session with Delta in this process, local or on a cluster.
+"""Spark for a job: one quiet session in this process, with Delta or without, local or on a cluster.
 
     with session(settings, log=directory / "spark.log") as spark: ...
 
@@ -47,12 +47,15 @@ _DEFAULTS = {
     "spark.redaction.regex": REDACTION,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # The defaults are for clusters: 200 and 50 tasks to sort a handful of rows.
     "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "2",
     "spark.python.unix.domain.socket.enabled": "true",
+}
+
+_DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
 }
 
 
@@ -64,19 +67,23 @@ def session(
     log: Path,
     code: Sequence[Path] = (),
     redacted: Callable[[str], str] = str,
+    delta: bool = True,
 ) -> Iterator[SparkSession]:
     """Yields a Spark session that ends with the block. ``settings`` override kfetch's settings.
 
     ``code`` lists the directories of the project's modules, for Spark's Python workers. ``log``
-    gets the output of the workers and of the JVM; ``redacted`` removes secrets from it.
+    gets the output of the workers and of the JVM; ``redacted`` removes secrets from it. Without
+    ``delta``, Spark can't write Delta tables. It needs no JAR then, and may have any version.
     """
-    check_versions()
+    if delta:
+        check_versions()
     _use_java(Path(find_java()))  # Spark's own message about a missing Java is a page long
     with (
         temporary_directory(log.parent / "tmp") as temporary,
         redacted_log(log, redacted) as output,
     ):
-        merged = _merged(settings, log.parent, temporary)
+        ours = _delta_settings() | dict(settings) if delta else settings
+        merged = _merged(ours, log.parent, temporary)
         _prepare_environment(merged, code)
         try:
             spark = _started(name, merged, log, output)
@@ -101,7 +108,8 @@ def check_versions() -> None:
         raise JobsError(
             f"kfetch-jobs writes with Delta Lake {DELTA.rpartition(':')[2]}, which is built for "
             f"Spark {' or '.join(SPARKS)}, and Spark {installed} is installed",
-            action=f"pip install 'pyspark=={SPARKS[-1]}', or use kfetch without kfetch-jobs",
+            action=f"pip install 'pyspark=={SPARKS[-1]}', or use kfetch without kfetch-jobs. Jobs "
+            "with sink.write: straight need no Delta",
         )
 
 
@@ -169,11 +177,14 @@ def _merged(settings: Mapping[str, str], directory: Path, temporary: Path) -> di
 def _local_settings(directory: Path, temporary: Path) -> dict[str, str]:
     """Settings that name local files."""
     return {
-        "spark.jars": ",".join(map(str, delta_jars())),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(temporary),
         "spark.python.unix.domain.socket.dir": str(_socket_directory(temporary)),
     }
+
+
+def _delta_settings() -> dict[str, str]:
+    return _DELTA_SETTINGS | {"spark.jars": ",".join(map(str, delta_jars()))}
 
 
 def _socket_directory(directory: Path) -> Path:

@@ -46,7 +46,12 @@ from kfetch_jobs.run.dead_letter_frames import (
 )
 from kfetch_jobs.run.letters_table import log_letters, repeat_letters, write_letters
 from kfetch_jobs.run.merging import merge
-from kfetch_jobs.run.sink_columns import check_named_columns, check_table_columns, refused_types
+from kfetch_jobs.run.sink_columns import (
+    check_bytes,
+    check_named_columns,
+    check_table_columns,
+    refused_types,
+)
 from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
 from kfetch_jobs.run.straight import chosen, half_written, session_settings
 from kfetch_jobs.run.tables import Check, append, may_evolve
@@ -77,20 +82,21 @@ def start(
     counts = counts or BatchCounts()
     frames, result, columns = _frames(spark, job)
     check_named_columns(job, result.schema)
-    with user_mistakes(job, "sink"):
-        check_table_columns(spark, job, result.schema)
-    if job.file.sink.deleteWhen is not None:
-        with user_mistakes(job, "sink", "deleteWhen"):
-            result.where(job.file.sink.deleteWhen)
     copy = chosen(job, result, columns)
     if copy and half_written(job, session_settings(result)[0]):
         log.info("the rows of this run go through Spark, which replaces half-written dead letters")
     elif copy:
+        check_bytes(job, copy.table_types, result.columns)
         check()
         evolves = may_evolve(spark, job)
         return _by_batch(
             job, copy.frame(spark, merge_schema=evolves), _copying(job, copy, counts, check)
         )
+    with user_mistakes(job, "sink"):
+        check_table_columns(spark, job, result.schema)
+    if job.file.sink.deleteWhen is not None:
+        with user_mistakes(job, "sink", "deleteWhen"):
+            result.where(job.file.sink.deleteWhen)
     if job.dead_letters is not None:
         if not stateful_operator(result._jdf.queryExecution().analyzed()):
             return _by_batch(job, frames["source"], _transforming(job, counts, check))

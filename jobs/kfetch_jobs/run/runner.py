@@ -30,6 +30,7 @@ from kfetch_jobs.run.job_lock import Fence, hold_job
 from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
 from kfetch_jobs.run.spark_errors import job_error
 from kfetch_jobs.run.start_checks import check_new_query, check_origin, check_replay
+from kfetch_jobs.run.straight import needs_delta
 from kfetch_jobs.run.watching import OutageLog, TaskProgress
 
 if TYPE_CHECKING:
@@ -77,7 +78,12 @@ def run(job: Job, report: ReportBatch, term: TermFile | None = None) -> RunResul
         compared = check_origin(job)
         check_replay(job)
         with session(
-            job.spark, name=job.name, log=log, code=job.code, redacted=job.redacted
+            job.spark,
+            name=job.name,
+            log=log,
+            code=job.code,
+            redacted=job.redacted,
+            delta=needs_delta(job),
         ) as spark:
             recorder = QueryRecorder(job, report)
             with _query_errors(job, stop, log):

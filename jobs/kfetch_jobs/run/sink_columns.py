@@ -5,7 +5,7 @@ Delta compares them too, with the first micro-batch. Its sentence names no colum
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -40,8 +40,6 @@ def check_named_columns(job: Job, result: StructType) -> None:
 def check_table_columns(spark: SparkSession, job: Job, result: StructType) -> None:
     """Raises ConfigError if the table lacks columns of the result, or a merge lacks the table's.
 
-    The bytes of values must not become null in silence, as they would in a job with ``decode``.
-
     With ``mergeSchema: true``, Delta adds the columns. With ``deleteWhen``, a merge names the
     columns that it writes.
     """
@@ -50,8 +48,8 @@ def check_table_columns(spark: SparkSession, job: Job, result: StructType) -> No
     if table is None:
         return
     line, there = job.document.file_line(("transform",)), table.toDF().schema
-    if lacks_bytes(job.file.views().values()) and _had_bytes(there, result):
-        raise ConfigError(f"{line}: {job.target} has the column value: {NO_BYTES}")
+    kinds = {field.name: field.dataType.simpleString() for field in there.fields}
+    check_bytes(job, kinds, result.names)
     if may_evolve(spark, job):
         return
     if extra := sorted(added_columns(result, there)):
@@ -68,10 +66,16 @@ def check_table_columns(spark: SparkSession, job: Job, result: StructType) -> No
         )
 
 
-def _had_bytes(table: StructType, result: StructType) -> bool:
-    """Whether a table has the bytes of values, which its job no longer gives."""
-    kinds = {field.name: field.dataType.simpleString() for field in table.fields}
-    return kinds.get("value") == "binary" and "value" not in result.names
+def check_bytes(job: Job, table: Mapping[str, object], result: Collection[str]) -> None:
+    """Raises ConfigError if a table has the bytes of values, which its job no longer gives.
+
+    They must not become null in silence, as they would in a job with ``decode``. ``table``: the
+    types of its columns. ``result``: the columns that the job gives.
+    """
+    had_bytes = table.get("value") == "binary" and "value" not in result
+    if lacks_bytes(job.file.views().values()) and had_bytes:
+        line = job.document.file_line(("transform",))
+        raise ConfigError(f"{line}: {job.target} has the column value: {NO_BYTES}")
 
 
 @contextmanager

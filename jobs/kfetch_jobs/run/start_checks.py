@@ -8,19 +8,23 @@ reads a table's whole log.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from kfetch.errors import AccessRefused, KfetchError, OptionError
 from kfetch.storage.locations import has_scheme, local_path
+from kfetch.storage.open import stored_path
 from kfetch_jobs.checkpoints import origin
 from kfetch_jobs.checkpoints.backup import Stage, last_move, movable_path
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.fresh_start import check_queries, lost_offsets
+from kfetch_jobs.checkpoints.location import queries_of
 from kfetch_jobs.checkpoints.log_starts import unreadable
-from kfetch_jobs.config import Job
+from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.config.cluster_paths import cluster_path_mistakes
 from kfetch_jobs.errors import ConfigError, JobsError, RecordsLost
 from kfetch_jobs.run.dataframes import user_mistakes
+from kfetch_jobs.run.straight import needs_delta
 from kfetch_jobs.run.tables import existing_table, last_batches
 
 if TYPE_CHECKING:
@@ -100,10 +104,17 @@ def check_new_query(spark: SparkSession, job: Job) -> None:
     sentence = lost_offsets(job)
     with user_mistakes(job, "sink"):
         for table in job.tables:
-            queries = last_batches(existing_table(spark, table))
-            sentence = sentence or check_queries(job, table, queries)
+            sentence = sentence or check_queries(job, table, _queries(spark, job, table))
     if sentence:
         raise ConfigError(sentence)
+
+
+def _queries(spark: SparkSession, job: Job, table: TableLocation) -> Collection[str]:
+    """Returns the ids of the queries that have written to a table. Without Delta: of late."""
+    if needs_delta(job):
+        return last_batches(existing_table(spark, table))
+    place = stored_path(str(table.path), job.spark)
+    return queries_of(place) if place else ()
 
 
 def _check_file_system(spark: SparkSession, job: Job) -> None:

@@ -110,6 +110,14 @@ def chosen(job: Job, result: DataFrame, columns: Sequence[str]) -> TableCopy | N
     return copy
 
 
+def needs_delta(job: Job) -> bool:
+    """Returns whether Spark needs Delta for a run. A job that asks to be written straight does not.
+
+    Only half-written dead letters need it there. Raises JobsError: see ``half_written``.
+    """
+    return job.file.sink.write != "straight" or half_written(job, job.spark)
+
+
 def half_written(job: Job, settings: Mapping[str, str]) -> bool:
     """Returns whether a run has committed the dead letters of a micro-batch, and not its rows.
 

@@ -29,6 +29,7 @@ __all__ = [
     "Phase",
     "after_clock_step",
     "after_exit",
+    "after_interruption",
     "after_launch",
     "apply_order",
     "initial_state",
@@ -199,6 +200,15 @@ def after_exit(
     return _after_failure(
         rules, state, kind, sentence or _UNEXPECTED_EXITS.get(kind, str(kind)), now, chance
     )
+
+
+def after_interruption(rules: Rules, state: JobState, now: float) -> JobState:
+    """Returns the state after the end of a running process for a reason outside its job.
+
+    That is no failure. The job goes on after the first pause, so that no fault makes it start all
+    the time.
+    """
+    return _moved(state, Phase.WAITING, now, due_s=now + rules.initial_s, forced=True)
 
 
 _UNEXPECTED_EXITS = {

@@ -455,14 +455,15 @@ class Supervisor:
     def _record_end(self, supervised: SupervisedJob, report: ExitReport, now: float) -> None:
         assert supervised.run is not None
         kind, sentence = history_entry(supervised, report)
-        if report.interrupted:
-            supervised.state = state_machine.interrupt(supervised.state, now)
         chance = random.random()  # noqa: S311 - spreads restarts
-        name, state = supervised.job.name, supervised.state
+        name, rules, state = supervised.job.name, supervised.rules, supervised.state
         batches, rows = supervised.committed()
-        state = state_machine.after_exit(
-            supervised.rules, state, report.kind, report.sentence, now, chance
-        )
+        if report.interrupted and state.phase is Phase.RUNNING:
+            state = state_machine.after_interruption(rules, state, now)
+        else:
+            state = state_machine.after_exit(
+                rules, state, report.kind, report.sentence, now, chance
+            )
         self._store.end(
             supervised.run, now, kind, sentence, batches=batches, rows=rows, states={name: state}
         )

@@ -10,7 +10,7 @@ their own, such as jobs, and for dead letters. Pure: ``columns`` says what each 
 ``statistics`` makes of a file's footer what Delta notes of a file, ``rules`` knows which tables
 can be written so, and ``plan`` has what a task needs. ``files`` writes files in a task, and
 ``source`` lets Spark call it. ``log`` commits them with delta-rs in the driver; nothing else
-imports delta-rs. Both wait for the disk (``disk``).
+imports delta-rs. ``places`` has what differs between a disk and a store.
 """
 
 from kfetch.delta.query import stream

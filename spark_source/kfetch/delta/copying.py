@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import cpu_count
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -118,6 +118,11 @@ class TableCopy:
     def fields(self) -> list[TableField]:
         """The columns of the rows, in the order of a new table."""
         return self._rows.fields
+
+    @property
+    def table_types(self) -> dict[str, Any]:
+        """The types of the table's columns, as ``look`` saw them; none without a table."""
+        return {one["name"]: one["type"] for one in self._rows.log.fields}
 
     def look(self, *, merge_schema: bool) -> None:
         """Raises TableRefused if a table can't be written so. Changes nothing, needs no Spark."""

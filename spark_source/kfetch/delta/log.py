@@ -20,6 +20,7 @@ from kfetch.delta.types import TableField, check_fields, check_names, unknown_fi
 from kfetch.errors import OptionError, TableRefused
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import StoredPath
+from kfetch.storage.versions import VersionedObject
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,13 @@ class TableLog:
         self._newest: object = None
         """What tells the file of the newest known commit from another one; None if unknown."""
         self._checked: TableDescription | None = None
+        self._batches: dict[tuple[int, str], int | None] = {}
+        """The last micro-batch that the log has, by the table's version and the query."""
+
+    @property
+    def fields(self) -> Sequence[TableField]:
+        """The table's columns, as they were last seen; none without a table."""
+        return self._checked.fields if self._checked else ()
 
     def open(self, *, merge_schema: bool) -> TableDescription:
         """Open the table, create it if there is none, and add missing columns on request.
@@ -80,6 +88,7 @@ class TableLog:
                 self._table.alter.add_columns(_schema(added).fields)
             self._table = _loaded(self._directory)
             self._sync(before + 1)
+        self._check_store()
         return self._check(self._fields)
 
     def look(self, *, merge_schema: bool) -> list[TableField]:
@@ -94,11 +103,26 @@ class TableLog:
         self._check([field for field in self._fields if field not in added])
         return added
 
+    def _check_store(self) -> None:
+        """Raises TableRefused for a store that would let one commit replace another one."""
+        newest = self._commit_file(self._table.version())
+        if isinstance(newest, ObjectPath) and not VersionedObject(newest).is_conditional():
+            raise TableRefused(
+                f"the store of the table {self._directory} ignores conditional writes "
+                "(If-None-Match), so one commit could replace another one",
+                action="use a store that knows them, as S3 does, or write with Spark: "
+                "writeStream.format('delta')",
+            )
+
     def has_batch(self, query: str, batch: int) -> bool:
         """Returns whether the log has a micro-batch of a query, or a later one."""
         with plain_errors(self._directory):
             self._update()
-        last = self._table.transaction_version(query)
+            now = (self._table.version(), query)
+            if now not in self._batches:
+                # delta-rs reads all commits behind the last checkpoint for it.
+                self._batches = {now: self._table.transaction_version(query)}
+        last = self._batches[now]
         return last is not None and last >= batch
 
     def _update(self) -> None:
@@ -107,14 +131,18 @@ class TableLog:
         delta-rs does not notice that a table was removed and made anew.
         """
         if self._newest is None or self._newest != self._newest_file():
-            before, self._table = self._table.metadata().id, _loaded(self._directory)
-            if self._table.metadata().id != before:
+            fresh = _loaded(self._directory)
+            if fresh.metadata().id != self._table.metadata().id:
                 raise TableRefused(
                     f"the table {self._directory} was removed and made anew meanwhile",
                     action="start the query again: it goes on with the new table",
                 )
+            self._table, self._newest = fresh, None
+            self._batches.clear()
+        before = self._table.version()
         self._table.update_incremental()
-        self._newest = self._newest_file()
+        if self._newest is None or self._table.version() != before:
+            self._newest = self._newest_file()
 
     def _newest_file(self) -> object:
         """Returns None if the table is gone, or if a checkpoint has replaced the commit."""
@@ -182,6 +210,7 @@ class TableLog:
             commit_properties=CommitProperties(app_transactions=[Transaction(query, batch)]),
         )
         self._update()
+        self._batches = {(self._table.version(), query): batch}
 
     def _sync(self, first: int) -> None:
         """Wait until the disk has the commits from a version on."""
@@ -251,8 +280,10 @@ def _loaded(place: StoredPath) -> Any:
         with plain_errors(place):
             return _delta_rs().DeltaTable(**address(place))
     except DeltaError as cause:
+        # A store's answer may follow, with parts of a request.
+        reason, _, _ = str(cause).partition("\n")
         raise TableRefused(
-            f"delta-rs can't read the table {place}: {cause}",
+            f"delta-rs can't read the table {place}: {reason}",
             action="write it with Spark: writeStream.format('delta')",
         ) from None
 

@@ -4,6 +4,7 @@
     s3, azure, gcs  pure: the settings of Spark's connectors, as the store's client takes them
     hdfs       HDFS, with the methods of a store's client
     objects    paths in an object store, with the methods of ``pathlib`` that kfetch needs
+    transfer   large objects, written in parts
     versions   files of which one writer makes the next version
     lease      pure: who may write a checkpoint
     lease_holder, processes  takes and renews a lease; who lives, and the end of this process

@@ -7,6 +7,7 @@ it has sent. The store keeps them, unseen, until a rule of the bucket's life cyc
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +30,7 @@ def for_transfers(path: ObjectPath) -> ObjectPath:
     waits = {**(store.client_options or {}), "timeout": _TIMEOUT}
     retries = {**(store.retry_config or {}), **_RETRIES}
     patient = type(store)(config=store.config, client_options=waits, retry_config=retries)
-    return ObjectPath(path.uri, path.key, patient)
+    return replace(path, store=patient)
 
 
 class Upload:

@@ -18,6 +18,7 @@ from kfetch.delta.plan import plans_text
 from kfetch.delta.source import PLANS, FilesDataSource, FilesReader
 from kfetch.errors import NotBuilt, OptionError
 from kfetch.model import TopicPartition
+from kfetch.spark.options import parse
 from kfetch.spark.source import KfetchDataSource
 from kfetch.spark.versions import ReaderOfSpark41
 from tests.kfetch.delta.tables import by_duckdb, plan_of
@@ -91,6 +92,14 @@ def test_the_plan_stays_whatever_a_registry_says_later(
 
     with pytest.raises(OptionError, match="columns"):
         reader.initialOffset()
+
+
+def test_what_a_task_keeps(options: dict[str, str], tmp_path: Path) -> None:
+    """The agent counts rows and uploads of each table."""
+    plans = [plan_of(tmp_path, ["value"], row_group_bytes=5, upload_bytes=size) for size in (0, 3)]
+    reader = FilesReader(parse(options), plans, {})
+
+    assert 5 + 5 + 3 == reader._options.agent.worker_bytes
 
 
 def test_the_source_needs_a_plan(options: dict[str, str]) -> None:

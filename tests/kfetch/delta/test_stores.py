@@ -96,6 +96,19 @@ def test_a_table_in_a_store(place: ObjectPath, proxy: Proxy) -> None:
     assert ["n", "m"] == [one["name"] for one in wider.open(merge_schema=True).fields]
 
 
+def test_requests_of_a_micro_batch(place: ObjectPath, proxy: Proxy) -> None:
+    """They do not grow with the number of commits behind the log's last checkpoint."""
+    log, requests = log_of(place), []
+    for number in range(6):
+        files = files_of(place, proxy, number)
+        proxy.heal()
+        assert not log.has_batch(QUERY, number)
+        assert log.commit(QUERY, number, files, lambda: None)
+        requests.append(len(proxy.requests))
+
+    assert requests[2:] == [17] * 4
+
+
 def test_a_name_that_delta_rs_misreads(proxy: Proxy) -> None:
     """A percent sign before two digits is an escape to delta-rs, and none to Hadoop."""
     with pytest.raises(TableRefused, match="percent sign before two digits"):
@@ -156,7 +169,7 @@ def test_a_store_that_cuts_uploads(
 def test_a_store_that_does_not_come_back(place: ObjectPath, proxy: Proxy) -> None:
     """The task fails with an error that names the file, and shows no part of a request."""
     proxy.fault("PUT", "", Fault.BUSY, 100)
-    with pytest.raises(OSError, match="503 Service Unavailable, SlowDown") as caught:
+    with pytest.raises(OSError, match="503 Service Unavailable") as caught:
         files_of(place, proxy, 1)
 
     assert caught.value.filename.startswith(f"{place}/part-")
@@ -244,6 +257,19 @@ def test_two_committers_at_once(place: ObjectPath, proxy: Proxy) -> None:
 
     assert 1 + 2 * 10 == len((place / "_delta_log").page_behind("").names)
     assert {9} == {DeltaTable(**address(place)).transaction_version(name) for name in logs}
+
+
+def test_a_store_that_ignores_conditions(
+    place: ObjectPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before the first file, because nobody would notice a lost commit."""
+
+    def unconditional(path: ObjectPath, content: bytes, _: str | None) -> str:
+        return str(path.store.put(path.key, content)["e_tag"])
+
+    monkeypatch.setattr(ObjectPath, "write_if", unconditional)
+    with pytest.raises(TableRefused, match="ignores conditional writes"):
+        log_of(place)
 
 
 def test_one_micro_batch_of_two_drivers(place: ObjectPath, proxy: Proxy) -> None:

@@ -57,7 +57,8 @@ def test_a_spark_without_delta_is_refused(monkeypatch: pytest.MonkeyPatch, versi
         spark.check_versions()
     sentence = (
         f"kfetch-jobs writes with Delta Lake 4.4.0, which is built for Spark 4.2.0, and Spark "
-        f"{version} is installed: pip install 'pyspark==4.2.0', or use kfetch without kfetch-jobs"
+        f"{version} is installed: pip install 'pyspark==4.2.0', or use kfetch without kfetch-jobs. "
+        "Jobs with sink.write: straight need no Delta"
     )
     assert sentence in str(refused.value)
 
@@ -110,12 +111,10 @@ def test_the_first_cause_is_in_the_trace(cause: str, sentence: str) -> None:
 
 def test_the_users_settings_go_over_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job's settings replace the defaults, but its JVM options are added to ours."""
-    monkeypatch.setattr(spark, "delta_jars", lambda: [Path("a.jar"), Path("b.jar")])
     wanted = {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Xss2m"}
     merged = spark._merged(wanted, tmp_path, tmp_path)
 
     assert "true" == merged["spark.ui.enabled"]
-    assert "a.jar,b.jar" == merged["spark.jars"]
     assert merged["spark.driver.extraJavaOptions"].endswith(" -Xss2m")
     assert "log4j2.properties" in merged["spark.driver.extraJavaOptions"]
 
@@ -141,7 +140,6 @@ def test_the_python_of_executors(
 ) -> None:
     """Spark has one name for it here and there: a path that is the same everywhere, or with an
     archive a name, which each side finds by its PATH."""
-    monkeypatch.setattr(spark, "delta_jars", list)
     monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin"})
     merged = spark._merged(wanted, tmp_path, tmp_path)
     spark._prepare_environment(merged, [])
@@ -165,7 +163,6 @@ def test_executors_get_the_projects_code(
 ) -> None:
     """Executors get the project's code and the user's own directories alone: kfetch is in the
     archive."""
-    monkeypatch.setattr(spark, "delta_jars", list)
     merged = spark._merged(ARCHIVE, tmp_path, tmp_path)
     monkeypatch.setattr(spark.os, "environ", {"PATH": "/usr/bin", "PYTHONPATH": given})
     spark._prepare_environment(merged, [Path("/code")])
@@ -215,7 +212,6 @@ def test_sparks_traces_go_to_its_log(
 
     monkeypatch.setattr(spark, "_started", lambda *_: Started())
     monkeypatch.setattr(spark, "find_java", str)
-    monkeypatch.setattr(spark, "delta_jars", list)
     monkeypatch.setattr(spark.os, "environ", dict(os.environ))
     names = [f"{name}QueryContextLogger" for name in ("SQL", "DataFrame")]
     for name in names:  # made anew here, and by whoever comes next: they keep this test's stderr
@@ -242,7 +238,6 @@ def test_a_start_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(spark, "_started", fails)
     monkeypatch.setattr(spark, "find_java", str)
-    monkeypatch.setattr(spark, "delta_jars", list)
     monkeypatch.setattr(spark.os, "environ", dict(os.environ))
     monkeypatch.setattr("kfetch_jobs.util.redact._LAST_LINES_WITHIN_S", 60.0)
     began = time.monotonic()

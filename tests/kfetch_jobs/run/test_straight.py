@@ -9,11 +9,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kfetch.delta.copying import TableCopy
-from kfetch.delta.log import TableLog
+from kfetch.delta.log import TableLog, WrittenFile
 from kfetch_jobs import config
+from kfetch_jobs.checkpoints.location import queries_of
 from kfetch_jobs.config import Job, write_way
 from kfetch_jobs.errors import ConfigError, JobsError
-from kfetch_jobs.run.straight import way
+from kfetch_jobs.run.straight import needs_delta, way
 from tests.kfetch.delta.tables import field
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON, JOB
@@ -147,6 +148,37 @@ def test_jobs_in_a_store(project: Path, store: Store, monkeypatch: pytest.Monkey
     monkeypatch.setattr("kfetch.storage.open._FIRST_PAUSE_S", 0.001)
     with pytest.raises(JobsError, match=f"can't read the table {uri}"):
         names(job, store.settings | {"spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9"})
+
+
+@pytest.mark.allow_hosts(["127.0.0.1"])
+def test_what_a_run_asks_a_store(project: Path, store: Store) -> None:
+    """Which queries have written to a table, and whether dead letters are half-written. Spark needs
+    Delta only then."""
+    table, dead = (store.path(f"jobs/asked/{name}") for name in ("table", "dead"))
+    assert set() == queries_of(table)
+    for place, batch in ((table, 0), (dead, 1)):
+        log = TableLog(place, [field("offset")], [])
+        log.open(merge_schema=False)
+        file = WrittenFile(path="f", size=1, rows=1, partitions={}, statistics="{}")
+        assert log.commit("q", batch, [file], lambda: None)
+    assert {"q"} == queries_of(table)
+
+    letters = ("  path:", f"  deadLetters: {{path: {dead}}}\n  path:")
+    spark = "".join(f"  {name}: '{text}'\n" for name, text in store.settings.items())
+    job = loaded(
+        project,
+        ("    includeHeaders: true\n", TYPED),
+        ("write: auto", "write: straight"),
+        letters,
+        (LOCAL, f"path: {table}"),
+        ("trigger:", f"spark:\n{spark}checkpoint: {store.path('jobs/asked/ck')}\ntrigger:"),
+    )
+    checkpoint = store.path("jobs/asked/ck")
+    (checkpoint / "metadata").write_text('{"id": "q"}')
+    for batch, needed in ((0, False), (1, True)):
+        (checkpoint / "offsets" / str(batch)).write_text('v1\n{"batchTimestampMs": 1}\n{}')
+        assert needed is needs_delta(job)
+        (checkpoint / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs": 0}')
 
 
 def test_a_function_of_the_project_and_two_sources(project: Path) -> None:

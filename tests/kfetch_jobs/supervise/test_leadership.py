@@ -379,7 +379,7 @@ def test_a_leader_that_wakes_ends_its_runs_at_once(hosts: list[Host]) -> None:
         supervisor.tick(time.time())
         with first.store() as store:
             states, runs = store.states(), store.history()
-        assert [(Phase.RUNNING, 0)] * 4 == [
+        assert [(Phase.WAITING, 0)] * 4 == [
             (states[name].phase, states[name].failures) for name in names
         ]
         ended = [(run.kind, run.sentence) for run in runs if run.kind]

@@ -17,6 +17,7 @@ from kfetch_jobs.supervise.state_machine import (
     Order,
     Phase,
     after_exit,
+    after_interruption,
     after_launch,
     apply_order,
     initial_state,
@@ -109,6 +110,15 @@ def test_endings(rules: Rules, kind: ExitKind, phase: Phase, due_s: float | None
 
     assert (phase, due_s) == (state.phase, state.due_s)
     assert (kind is ExitKind.FINISHED and rules.finite) == (state.sentence == "")
+
+
+def test_an_interrupted_run() -> None:
+    """It counts as no failure, and forgets none. It goes on behind the first pause."""
+    for rules in (FOREVER, HOURLY, CHAINED):
+        state = after_interruption(rules, at(R, failures=2, started_s=NOW), NOW + 1)
+        assert (W, 2, NOW + 1 + rules.initial_s) == (state.phase, state.failures, state.due_s)
+        facts = Facts(now=NOW + 1 + rules.initial_s)
+        assert Action.LAUNCH is tick(rules, state, facts)[1]
 
 
 def test_pauses_grow_up_to_a_limit() -> None:

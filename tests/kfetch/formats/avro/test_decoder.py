@@ -175,12 +175,6 @@ def test_corrupt_records_are_structs_of_nulls() -> None:
     assert [1, 3] == result.corrupt.tolist()
 
 
-def test_a_value_outside_its_memory_is_refused() -> None:
-    """The loops never see such a place."""
-    with pytest.raises(KfetchError, match="outside the memory"):
-        decoder(one("int")).decode(b"\x02", np.zeros(1, np.int64), np.full(1, 2, np.int32))
-
-
 _RECURSIVE = {
     "type": "record",
     "name": "Node",

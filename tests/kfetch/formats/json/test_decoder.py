@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.errors import KfetchError, OptionError
+from kfetch.errors import OptionError
 from kfetch.formats.columns import node_table
 from kfetch.formats.columns.ddl import parse_schema
-from kfetch.formats.columns.decoded import DecodedColumn, Problem
+from kfetch.formats.columns.decoded import Problem
 from kfetch.formats.json.decoder import JsonDecoder, JsonSettings
 from kfetch.formats.json.times import Zones
-from kfetch.records.memory import Memory
 from tests.examples import examples
 from tests.kfetch.formats.json import documents
 from tests.kfetch.formats.json.plain import plain
@@ -239,51 +238,3 @@ def test_errors_of_the_loops_have_no_data() -> None:
     using = JsonDecoder(parse_schema(_SIMPLE), lambda *_: node_table.DOUBTFUL)
     with pytest.raises(AssertionError, match=r"^the loops refuse the row of record 0$"):
         decode(using, [b'{"id":1,"name":"secret"}'])
-
-
-def test_the_result_does_not_need_the_data() -> None:
-    """The column keeps its values when the caller's memory changes."""
-    data = bytearray(b'{"id":7,"name":"kept"}' + bytes(64))
-    result: DecodedColumn = decoder(_SIMPLE).decode(
-        memoryview(data), np.array([0]), np.array([22], np.int32)
-    )
-    data[:] = bytes(len(data))
-    assert [{"id": 7, "name": "kept"}] == result.values.to_pylist()
-
-
-class _Counted(Memory):
-    """Counts what a call reserves."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.size = 0
-
-    def reserve(self, size: int) -> None:
-        self.size += size
-
-
-def test_memory_is_reserved_before_it_is_used() -> None:
-    """The buffers of the column are counted, those that grow too."""
-    memory, using = _Counted(), decoder("a STRING, b STRING, c STRING, d STRING")
-    document = b'{"a":"' + b"x" * 100_000 + b'"}'
-    data = document + bytes(64)
-    result = using.decode(data, np.array([0]), np.array([len(document)], np.int32), memory)
-    assert sum(buffer.size for buffer in result.values.buffers() if buffer) <= memory.size < 1 << 20
-
-
-@pytest.mark.parametrize("rows", [slice(0, 5), slice(1, 4), slice(0, 0)])
-def test_a_binary_column_is_decoded_in_place(rows: slice) -> None:
-    """Nulls, slices and empty columns of values give the rows of their documents."""
-    values: list[bytes | None] = [b'{"id":1}', None, b"x", b"", b'{"id":2}']
-    column = pa.array(values, pa.binary())[rows]
-    expected = decode(decoder(_SIMPLE), values[rows]) if values[rows] else None
-    result = decoder(_SIMPLE).decode_column(column)
-    assert (plain(expected.values) if expected else []) == plain(result.values)
-    assert (expected.corrupt.tolist() if expected else []) == result.corrupt.tolist()
-
-
-def test_too_many_bytes_are_refused() -> None:
-    """Offsets of Arrow columns have 32 bits, so values of more than 2 GiB are an error."""
-    lengths = np.full(3, 1 << 30, np.int32)
-    with pytest.raises(KfetchError, match=r"lower kafka\.max\.partition\.fetch\.bytes"):
-        decoder(_SIMPLE).decode(b"{}", np.zeros(3, np.int64), lengths)

@@ -13,13 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch.errors import KfetchError
 from kfetch.formats.columns.decoded import Problem
 from kfetch.formats.loading import load
 from kfetch.formats.protobuf import field_table as table
 from kfetch.formats.protobuf.decoder import ProtobufDecoder
 from kfetch.formats.protobuf.descriptors import read_descriptors
-from kfetch.records import Memory
 from tests.examples import examples
 from tests.kfetch.formats.json.plain import plain
 from tests.kfetch.formats.protobuf.messages import file_text, value
@@ -147,13 +145,6 @@ def test_nothing_behind_a_value_is_read(fenced: mmap.mmap, seed: int, damage: fl
         assert rows([whole[:size]], file) == row
 
 
-@pytest.mark.parametrize("position", [-1, 10, 1 << 40])
-def test_a_position_outside_the_data_is_refused(position: int) -> None:
-    """The loops never see such a place."""
-    with pytest.raises(KfetchError, match="outside the memory"):
-        decoder().decode(b"\x08\x05", np.array([position]), np.array([2], np.int32))
-
-
 def test_names_of_enums_may_be_longer_than_the_values() -> None:
     """The column of names grows, although the values have one byte each."""
     name = "N" * 300
@@ -169,51 +160,6 @@ def test_lists_grow() -> None:
     assert [_row(lines=[one] * 500)] * 2 == rows([sized(3, line) * 500] * 2)
 
 
-class _Counted(Memory):
-    """Counts what a call reserves."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.size = 0
-
-    def reserve(self, size: int) -> None:
-        self.size += size
-
-
-def test_memory_is_reserved_before_it_is_used() -> None:
-    """The buffers of the column are counted, those that grow too."""
-    memory = _Counted()
-    data = sized(3, sized(2, b"\x01" * 100_000))
-    result = decoder().decode(data, np.array([0]), np.array([len(data)], np.int32), memory)
-    assert sum(buffer.size for buffer in result.values.buffers() if buffer) <= memory.size < 1 << 22
-
-
-def test_the_result_does_not_need_the_data() -> None:
-    """The column keeps its values when the caller's memory changes."""
-    data = bytearray(number(1, 7) + sized(2, b"kept"))
-    lengths = np.array([len(data)], np.int32)
-    result = decoder().decode(memoryview(data), np.array([0]), lengths)
-    data[:] = bytes(len(data))
-    assert [_row(id=7, name="kept")] == plain(result.values)
-
-
-def test_too_many_bytes_are_refused() -> None:
-    """Offsets of Arrow columns have 32 bits, so values of more than 2 GiB are an error."""
-    lengths = np.full(3, 1 << 30, np.int32)
-    with pytest.raises(KfetchError, match=r"lower kafka\.max\.partition\.fetch\.bytes"):
-        decoder().decode(b"", np.zeros(3, np.int64), lengths)
-
-
 def test_groups_are_skipped() -> None:
     """Unknown groups and all in them are skipped."""
     assert [_row(id=7)] == rows([group(20, group(1, number(1, 5)) + sized(2, b"x")) + number(1, 7)])
-
-
-@pytest.mark.parametrize("part", [slice(0, 4), slice(1, 3), slice(0, 0)])
-def test_a_binary_column_is_decoded_in_place(part: slice) -> None:
-    """Nulls, slices and empty columns of values give the rows of their values."""
-    values = [number(1, 1), None, b"\xff", number(1, 2)]
-    column = pa.array(values, pa.binary())[part]
-    assert [_row(id=1), None, None, _row(id=2)][part] == plain(
-        decoder().decode_column(column).values
-    )
