@@ -168,6 +168,7 @@ def test_half_written_files(one: tuple[Job, VersionedFile], request: pytest.Fixt
     assert {"offsets/6", "commits/6", "offsets/.6.crc"} == _listed(the_job)
 
 
+@pytest.mark.s3
 @pytest.mark.allow_hosts(["127.0.0.1"])
 def test_requests_for_half_written_files(store: Store, project: Path) -> None:
     """A list of a checkpoint with 10,000 micro-batches is one request for each log."""
