@@ -1,12 +1,14 @@
 """A store that speaks S3, in a thread of the test: moto's server. It is not obstore's own work.
 
 ``python -m tests.store`` is one in a process of its own. It prints its endpoint, and ends with its
-input.
+input. If ``KFETCH_STORE`` names an emulator of Azure or a namenode, the tests use that in its
+place. ``integration/storage/test_other_stores.py`` runs them so.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +33,8 @@ class Store:
     """A running store with one bucket."""
 
     endpoint: str
+    uri: str = f"s3a://{BUCKET}"
+    """The URI of the bucket."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -55,12 +59,52 @@ class Store:
         """Write one object, without a request. The store must be in this process."""
         _kept().put_object(BUCKET, key, content)
 
-    def path(self, key: str, **settings: str) -> ObjectPath:
-        """Returns kfetch's path of a name. ``settings`` replace others, such as ``secret_key``."""
-        own = {f"spark.hadoop.fs.s3a.{name.replace('_', '.')}": settings[name] for name in settings}
-        path = stored_path(f"s3a://{BUCKET}/{key}", self.settings | own)
+    def path(self, key: str) -> ObjectPath:
+        """Returns kfetch's path of a name."""
+        path = stored_path(f"{self.uri}/{key}", self.settings)
         assert isinstance(path, ObjectPath)
         return path
+
+
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The account of each Azurite, and its key, as its documentation has them."""
+
+
+@dataclass
+class Hdfs(Store):
+    """A running HDFS. Its endpoint is its URI."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Spark's settings: there are none."""
+        return {"spark.hadoop.dfs.replication": "1"}
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write one file."""
+        path = self.path(key)
+        path.store.put(path.key, content)
+
+
+@dataclass
+class Azurite(Store):
+    """A running emulator of Azure's storage of blobs, with one container."""
+
+    uri: str = f"abfs://{BUCKET}@{ACCOUNT}.dfs.core.windows.net"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Spark's settings for ABFS."""
+        return {
+            f"spark.hadoop.fs.azure.account.key.{ACCOUNT}.dfs.core.windows.net": KEY,
+            "spark.hadoop.fs.azure.abfs.endpoint": self.endpoint.removeprefix("http://"),
+            "spark.hadoop.fs.azure.always.use.https": "false",
+        }
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write one object."""
+        path = self.path(key)
+        path.store.put(path.key, content)
 
 
 def _kept() -> Any:
@@ -77,6 +121,9 @@ def unfinished_uploads(prefix: str) -> list[str]:
 @contextmanager
 def running_store() -> Iterator[Store]:
     """Start a store, and stop it behind the block."""
+    if other := os.environ.get("KFETCH_STORE"):
+        yield Hdfs(other, uri=other) if other.startswith("hdfs:") else Azurite(other)
+        return
 
     class Handler(WSGIRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:

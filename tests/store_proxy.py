@@ -79,7 +79,12 @@ class Proxy:
 
     def counted(self) -> dict[str, int]:
         """Returns how many requests there were, by method. A list is a method, too."""
-        return dict(Counter("LIST" if "list-type" in path else m for m, path in self.requests))
+        return dict(
+            Counter(
+                "LIST" if "list-type" in path or "comp=list" in path else m
+                for m, path in self.requests
+            )
+        )
 
     def _next(self, method: str, path: str) -> Fault | None:
         with self._lock:

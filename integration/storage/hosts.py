@@ -1,4 +1,4 @@
-"""Hosts that share a job's checkpoint and tables, on a disk, in S3 or in HDFS, and can be ended.
+"""Hosts that share a job's checkpoint and tables, on a disk, in a store or in HDFS.
 
 Each host is a process of ``integration.storage.host`` with files of its own. Its commits have its
 name, so the table's log tells who has written what. delta-rs reads the tables.
@@ -37,6 +37,8 @@ SEED = int(os.environ.get("KFETCH_SEED", str(random.SystemRandom().randrange(1 <
 """Repeats the random moments of another run, which has printed it."""
 LENGTH_S = 6.0
 """Of a run's lease. A busy machine may leave a process without a turn for a second or two."""
+_HDFS_LENGTH_S = 30.0
+"""HDFS takes a second for each version."""
 _START_S = 500
 """On a busy machine Spark's start and its first micro-batch take minutes."""
 _GOOD, _DAMAGED = b'{"id": 1}', b"x"
@@ -47,7 +49,6 @@ source:
   options: {{startingOffsets: earliest, maxOffsetsPerTrigger: 1000{options}}}
 {mode}trigger: {{processingTime: 200ms}}
 checkpoint: {base}/checkpoint
-singleHost: {single}
 spark:
   spark.master: local[2]
   spark.driver.memory: 600m
@@ -88,15 +89,14 @@ class Place:
     options: dict[str, str] = field(default_factory=dict)
     """Those of delta-rs."""
     hadoop: Sequence[str] = ()
-    """A command that reads HDFS, which delta-rs can't. No lease can be held there."""
+    """A command that reads HDFS, which delta-rs can't."""
 
     def job(self, topic: str, mode: str) -> str:
         """Returns a job's file. ``HOST`` stands for the host's name."""
         spark = "".join(f"  {name}: '{value}'\n" for name, value in self.settings.items())
         sink, options = _MODES[mode].format(base=self.base), _OPTIONS.get(mode, "")
         spark += "" if "write:" in sink else _AUTHOR
-        single = "true" if self.hadoop else "false"
-        values = {"base": self.base, "single": single, "options": options, "spark": spark}
+        values = {"base": self.base, "options": options, "spark": spark}
         return _JOB.format(topic=topic, mode=sink, **values)
 
     def rows(self) -> list[tuple[int, int]]:
@@ -139,12 +139,13 @@ def opened(kind: str, directory: Path) -> Iterator[Place]:
         with store_process() as store:
             yield _in_store(store)
     else:
-        with _hdfs(directory / "hdfs") as place:
-            yield place
+        with running_hdfs(directory / "hdfs") as (uri, java):
+            yield Place(f"{uri}/lake", hadoop=[*java, "org.apache.hadoop.fs.FsShell"])
 
 
 @contextmanager
-def _hdfs(directory: Path) -> Iterator[Place]:
+def running_hdfs(directory: Path) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yields the URI of an HDFS with one node, and the command that runs Hadoop's classes."""
     (mini,) = jars("org.apache.hadoop:hadoop-client-minicluster:3.5.0", transitive=False)
     (directory / "conf").mkdir(parents=True)
     (directory / "conf" / "core-site.xml").write_text("<configuration/>")  # FsShell wants one
@@ -161,8 +162,7 @@ def _hdfs(directory: Path) -> Iterator[Place]:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            uri = next(line.strip() for line in process.stdout if line.startswith("hdfs:"))
-            yield Place(f"{uri}/lake", hadoop=[*java, "org.apache.hadoop.fs.FsShell"])
+            yield next(line.strip() for line in process.stdout if line.startswith("hdfs:")), java
         finally:
             process.stdin.close()
 
@@ -244,7 +244,7 @@ class Hosts:
         asked = {
             "files": str(files),
             "machine": "" if within else name,
-            "length_s": LENGTH_S,
+            "length_s": _HDFS_LENGTH_S if "hdfs:" in self._job else LENGTH_S,
             "paused": self._paused,
         }
         process = subprocess.Popen(

@@ -42,7 +42,7 @@ def test_kills(tmp_path: Path, kafka: Cluster, topic: TopicFactory, place: str, 
     """The victim is the run, its JVM, one of Spark's Python processes, or all of them.
 
     The moment is during the start, or after a micro-batch. The same host starts the job again. In
-    the end each record is a row or a dead letter, once. delta-rs reads them. HDFS has no lease.
+    the end each record is a row or a dead letter, once. delta-rs reads them.
     """
     chance = random.Random(SEED)
     print(f"seed {SEED}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 
 from kfetch.errors import KfetchError
-from kfetch.storage.open import READABLE, stored_path
+from kfetch.storage.open import TABLES, table_path
 from kfetch_jobs.config.job import Job
 from kfetch_jobs.config.selection import Field, NeedsSpark, Selected, read_select, resolved
 
@@ -70,7 +70,7 @@ def _clauses(job: Job, settings: Mapping[str, str]) -> Iterator[str]:
 def _unreachable(location: str, settings: Mapping[str, str]) -> str:
     """Returns why kfetch can't read and write a location; empty if it can. It asks no store."""
     try:
-        return "" if stored_path(location, settings) else f"kfetch writes only to {READABLE}"
+        return "" if table_path(location, settings) else f"kfetch writes only to {TABLES}"
     except KfetchError as cause:
         return cause.what
 

@@ -19,6 +19,7 @@ from typing import Protocol
 from kfetch.errors import CheckpointError, CheckpointInUse, LeaseLost
 from kfetch.storage.lease import LENGTH_S
 from kfetch.storage.lease_holder import HeldLease, Surroundings, hold
+from kfetch.storage.open import StoredPath
 from kfetch.storage.processes import clock, process_end, this_process
 from kfetch.storage.versions import VersionedDirectory
 from kfetch_jobs.checkpoints.half_written import remove_half_written
@@ -138,7 +139,9 @@ def _clean_up(job: Job, lease: HeldLease) -> None:
         raise
 
 
-def _may_be_shared(path: Path) -> bool:
+def _may_be_shared(path: StoredPath) -> bool:
     """Returns whether other machines may write there. If not, the lease's clock may stand still."""
+    if not isinstance(path, Path):
+        return True
     kind = file_system_of(path)
     return not kind or is_shared(kind)

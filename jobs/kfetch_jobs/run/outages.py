@@ -51,6 +51,7 @@ JAVA = (
     JavaCause(r"(\w+\.)+SdkClientException", r"Unable to execute HTTP request|Unable to load cred"),
     JavaCause(r"(\w+\.)+(Amazon)?(S3|Dynamo\w+|Glue|Sts)Exception", r"Status Code: (5\d\d|429)"),
     JavaCause(r"org\.apache\.hadoop\.fs\.s3a\.AWS(Status500|ServiceThrottled)Exception"),
+    JavaCause(r"org\.apache\.hadoop\.fs\.azurebfs\.(\w+\.)+AbfsRest\w+", r", (5\d\d|429), "),
     # A database
     JavaCause(r"java\.sql\.SQL(Transient\w*|Recoverable|NonTransientConnection|Timeout)Exception"),
     JavaCause(r"(\w+\.)+CommunicationsException"),

@@ -327,13 +327,17 @@ def _initial(path: StoredPath) -> dict[str, Offsets]:
 
 def _first_files(sources: StoredPath) -> list[StoredPath]:
     """Returns the files ``sources/<source>/0`` that exist. Raises CheckpointError."""
+    files = [file for source in _children(sources) for file in _children(source)]
+    return sorted((file for file in files if file.name == "0"), key=str)
+
+
+def _children(directory: StoredPath) -> list[StoredPath]:
     try:
-        listed = [child for source in sources.iterdir() for child in source.iterdir()]
+        return list(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as cause:
-        raise _unreadable(sources, cause) from None
-    return sorted((file for file in listed if file.name == "0"), key=str)
+        raise _unreadable(directory, cause) from None
 
 
 def _text(file: StoredPath) -> str:

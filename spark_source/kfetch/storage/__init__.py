@@ -1,7 +1,8 @@
 """Files behind a location: on this machine, or in an object store. kfetch-jobs may import it, too.
 
     locations  pure: what a text means as a location, as Hadoop reads it
-    s3         pure: the settings of Spark's S3A connector, as the store's client takes them
+    s3, azure, gcs  pure: the settings of Spark's connectors, as the store's client takes them
+    hdfs       HDFS, with the methods of a store's client
     objects    paths in an object store, with the methods of ``pathlib`` that kfetch needs
     transfer   large objects, written in parts
     versions   files of which one writer makes the next version

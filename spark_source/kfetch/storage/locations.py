@@ -20,6 +20,9 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _DEFAULTS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 """Spark's settings for the file system of paths without a scheme: Hadoop's name and its old one."""
 
+_OTHER_NAMES = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
+"""Schemes of the same file systems, by their rarer names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLocation:
@@ -87,12 +90,12 @@ def place(text: str, spark: Mapping[str, str]) -> str:
     """Returns one text for a directory, however its location is written, to compare locations.
 
     A path and a ``file:`` URI may be one directory, and so may a directory and a link to it.
-    ``s3:`` and ``s3n:`` are other names of ``s3a:``.
+    Some schemes are other names of one file system.
     """
     if (local := local_path(text, spark)) is not None:
         return f"file:{local.resolve()}"
     remote = remote_location(text, spark)
-    scheme = "s3a" if remote.scheme in ("s3", "s3n") else remote.scheme
+    scheme = _OTHER_NAMES.get(remote.scheme, remote.scheme)
     return f"{scheme}://{remote.authority}{posixpath.normpath('/' + remote.path.strip('/'))}"
 
 

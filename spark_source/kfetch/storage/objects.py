@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 _STATUS = re.compile(r"non-2xx status code[^<]{0,60}?(\d{3} [A-Z][A-Za-z ]+)")
@@ -25,6 +25,8 @@ _LISTED_MAX = 1000
 """How many names a request lists."""
 _TOGETHER = 16
 """How many objects are copied at once."""
+_NO_STORE = ("NoSuchBucket", "ContainerNotFound")
+"""What stores say if there is no such bucket or container."""
 READ_MAX = 64 << 20
 """The largest object that is read, in bytes. A file of a checkpoint has a few kilobytes."""
 
@@ -54,12 +56,20 @@ class ObjectPath:
     """The name within the store, without a slash at its ends; empty for the root."""
     store: Any = field(repr=False, compare=False)
     """obstore's store."""
+    tag: str = field(default="e_tag", repr=False, compare=False)
+    """Which mark of an object a conditional write compares: ``e_tag``, or ``version``.
+
+    A version is GCS's generation. Its ETags are no condition of a write.
+    """
 
     def __str__(self) -> str:
         return f"{self.uri}/{self.key}"
 
     def __truediv__(self, name: str) -> ObjectPath:
-        return ObjectPath(self.uri, f"{self.key}/{name}".strip("/"), self.store)
+        return self._at(f"{self.key}/{name}".strip("/"))
+
+    def _at(self, key: str) -> ObjectPath:
+        return replace(self, key=key)
 
     @property
     def name(self) -> str:
@@ -69,36 +79,36 @@ class ObjectPath:
     @property
     def parent(self) -> ObjectPath:
         """The path without its last part."""
-        return ObjectPath(self.uri, self.key.rpartition("/")[0], self.store)
+        return self._at(self.key.rpartition("/")[0])
 
     def read_bytes(self) -> bytes:
         """Returns the object's bytes. One request."""
         return self.read_tagged()[1]
 
     def read_tagged(self) -> tuple[str, bytes, float]:
-        """Returns the object's ETag, its bytes, and when it was written. One request.
+        """Returns the object's tag, its bytes, and when it was written. One request.
 
-        The ETag changes with each write. The time is in seconds since 1970, by the store's clock.
+        The tag changes with each write. The time is in seconds since 1970, by the store's clock.
         """
         with self.errors():
             result = self.store.get(self.key)
             if result.meta["size"] > READ_MAX:
                 raise OSError(errno.EFBIG, f"it has over {READ_MAX >> 20} MiB", str(self))
             written_s = float(result.meta["last_modified"].timestamp())
-            return str(result.meta["e_tag"]), bytes(result.bytes()), written_s
+            return str(result.meta[self.tag]), bytes(result.bytes()), written_s
 
     def write_if(self, content: bytes, tag: str | None) -> str | None:
-        """Write the object if its ETag is ``tag``, or for None if there is no such object.
+        """Write the object if its tag is ``tag``, or for None if there is no such object.
 
-        Returns the new ETag; None if the store refuses. A refused request may have succeeded
+        Returns the new tag; None if the store refuses. A refused request may have succeeded
         before, if its answer was lost and the client has repeated it. One request.
         """
         from obstore import exceptions
 
-        mode = "create" if tag is None else {"e_tag": tag}
+        mode = "create" if tag is None else {self.tag: tag}
         with self.errors():
             try:
-                return str(self.store.put(self.key, content, mode=mode)["e_tag"])
+                return str(self.store.put(self.key, content, mode=mode)[self.tag])
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
                 return None
             except FileNotFoundError:
@@ -119,7 +129,7 @@ class ObjectPath:
         """Yields all objects below this name. A request lists 1,000."""
         listed = self._asked(lambda: [*self.store.list(f"{self.key}/")])
         for key in [one["path"] for part in listed for one in part]:
-            yield ObjectPath(self.uri, key, self.store)
+            yield self._at(key)
 
     def copy_tree(self, target: ObjectPath) -> None:
         """Copy all objects below this name to another one. The store copies, by a request each."""
@@ -132,9 +142,16 @@ class ObjectPath:
             list(pool.map(copy, self.files()))  # raises the first error
 
     def remove_tree(self) -> None:
-        """Remove all objects below this name. A request removes 1,000."""
-        keys = [file.key for file in self.files()]
-        self._asked(lambda: self.store.delete(keys))
+        """Remove all objects below this name. A request removes many."""
+        try:
+            self._remove(file.key for file in self.files())
+        except FileNotFoundError:
+            # A repeated request finds what the first one removed. Azure's client stops there.
+            self._remove(file.key for file in self.files())
+
+    def _remove(self, keys: Iterable[str]) -> None:
+        listed = list(keys)
+        self._asked(lambda: self.store.delete(listed))
 
     def head(self) -> tuple[str, int]:
         """Returns the object's ETag, which changes with each write, and its bytes. One request."""
@@ -148,21 +165,28 @@ class ObjectPath:
             return float(self.store.head(self.key)["last_modified"].timestamp())
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the object. Stores do not tell whether it was there. One request."""
-        self._asked(lambda: self.store.delete(self.key))
+        """Remove the object. One request.
+
+        S3 does not tell whether it was there. Other stores raise FileNotFoundError.
+        """
+        try:
+            self._asked(lambda: self.store.delete(self.key))
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
 
     def iterdir(self) -> Iterator[ObjectPath]:
         """Yields the objects and common starts right below this name. A request lists 1,000.
 
         S3A marks an empty directory by an object with its own name. Raises FileNotFoundError if
-        there is nothing.
+        there is nothing: Azure has empty directories that nobody sees from within.
         """
         listed = self._asked(lambda: self.store.list_with_delimiter(f"{self.key}/"))
         keys = [*listed["common_prefixes"], *(one["path"] for one in listed["objects"])]
         if not keys:
             raise FileNotFoundError(errno.ENOENT, "no such directory", str(self))
         for key in sorted({key.strip("/") for key in keys} - {self.key}):
-            yield ObjectPath(self.uri, key, self.store)
+            yield self._at(key)
 
     def page_behind(self, name: str) -> Page:
         """Returns the first 1,000 names of objects below this one that follow ``name``.
@@ -215,7 +239,7 @@ class ObjectPath:
             if isinstance(cause, OSError) and cause.filename is not None:
                 raise  # it is one of these already
             reason = f"the store fails ({_reason(cause)})"
-            if "NoSuchBucket" in reason:
+            if any(code in reason for code in _NO_STORE):
                 reason = f"{self.uri} does not exist"
             if any(sign in str(cause) for sign in _OTHER_REGION):
                 reason = (

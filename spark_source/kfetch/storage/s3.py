@@ -59,7 +59,7 @@ _PRINTABLE = re.compile(r"[!-~]+")
 
 
 def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the configuration of obstore's ``S3Store`` for a bucket.
+    """Returns the arguments of obstore's ``S3Store`` for a bucket.
 
     ``settings``: Spark's, by their full names. Without keys, obstore looks where AWS's own tools
     look: environment, web identity, container, instance. Raises OptionError, naming the setting, if
@@ -85,7 +85,7 @@ def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
                 "environment",
                 option=name,
             )
-    return {**_endpoint(bucket, of_bucket), **_credentials(of_bucket)}
+    return {"bucket": bucket, **_endpoint(bucket, of_bucket), **_credentials(of_bucket)}
 
 
 def _settings_of(bucket: str, settings: Mapping[str, str]) -> dict[str, str]:

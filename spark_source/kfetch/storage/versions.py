@@ -3,9 +3,10 @@
 A version has a token. ``write`` names the token that it replaces, and does nothing if the file has
 another one by then. So of several writers, on any number of hosts, one succeeds.
 
-In an object store the token is the object's ETag, and the store compares (If-None-Match, If-Match).
+In an object store the token is the object's ETag (in GCS its generation), and the store compares.
 On this machine each version is a file of its own in a directory, and its number is the token. A new
-version is a new name, which link(2) gives to one process only, on NFS as well.
+version is a new name, which link(2) gives to one process only, on NFS as well. So it is in HDFS,
+where the namenode gives names.
 Decision 116 says on what that relies.
 """
 
@@ -79,14 +80,15 @@ class VersionedObject:
     def is_conditional(self) -> bool:
         """Returns whether the store knows conditional writes. Some ignore them without a word."""
         present = self.path.read_bytes()
-        return all(self.path.write_if(present, tag) is None for tag in (None, '"0"'))
+        other = '"0"' if self.path.tag == "e_tag" else "1"
+        return all(self.path.write_if(present, tag) is None for tag in (None, other))
 
 
 @dataclass(frozen=True, slots=True)
 class VersionedDirectory:
-    """A directory of this machine, with a file for each of the last versions."""
+    """A directory of this machine or in HDFS, with a file for each of the last versions."""
 
-    path: Path
+    path: Path | ObjectPath
     _own: list[int] = field(default_factory=list, repr=False, compare=False)
     """The numbers of the versions that this object has written and not removed."""
 
@@ -97,8 +99,7 @@ class VersionedDirectory:
         """Returns the present version; None without one."""
         while numbers := self._numbers():
             with suppress(FileNotFoundError):  # newer versions came, and this one was removed
-                file = self._file(numbers[-1])
-                return Version(str(numbers[-1]), file.read_bytes(), file.stat().st_mtime)
+                return Version(str(numbers[-1]), *_read(self._file(numbers[-1])))
         return None
 
     def write(self, content: bytes, before: str | None) -> str | None:
@@ -117,17 +118,21 @@ class VersionedDirectory:
 
     def _create(self, number: int, content: bytes) -> bool:
         """Write a version if there is none of this number. Returns whether it did."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        file = self._file(number)
+        if isinstance(file, ObjectPath):
+            return file.write_if(content, None) is not None
+        file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            return _write_new(self._file(number), content)
+            return _write_new(file, content)
         except OSError as cause:
             if cause.errno not in _FULL or len(self._own) < 2:
                 raise
         # Nobody else writes into this object's earlier versions, and they have their blocks.
         spare = self._own[0]
-        with self._file(spare).open("r+b") as opened:
+        older = file.parent / self._name(spare)
+        with older.open("r+b") as opened:
             _put(opened, content)
-        created = _link(self._file(spare), self._file(number))
+        created = _link(older, file)
         self._remove([spare])
         return created
 
@@ -141,14 +146,25 @@ class VersionedDirectory:
         """Returns True: file systems refuse a second file of one name."""
         return True
 
-    def _file(self, number: int) -> Path:
-        return self.path / f"{number:012}"
+    def _file(self, number: int) -> Path | ObjectPath:
+        return self.path / self._name(number)
+
+    @staticmethod
+    def _name(number: int) -> str:
+        return f"{number:012}"
 
     def _numbers(self) -> list[int]:
         try:
-            return sorted(int(name) for name in os.listdir(self.path) if name.isdigit())
+            return sorted(int(file.name) for file in self.path.iterdir() if file.name.isdigit())
         except FileNotFoundError:
             return []
+
+
+def _read(file: Path | ObjectPath) -> tuple[bytes, float]:
+    """Returns the content, and when it was written."""
+    if isinstance(file, ObjectPath):
+        return file.read_tagged()[1:]
+    return file.read_bytes(), file.stat().st_mtime
 
 
 def _token_of(content: bytes, present: Version | None) -> str | None:

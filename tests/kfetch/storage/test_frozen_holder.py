@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from kfetch.storage.lease_holder import hold
+from kfetch.storage.open import versioned
 from kfetch.storage.processes import this_process
-from kfetch.storage.versions import VersionedDirectory, VersionedFile, VersionedObject
+from kfetch.storage.versions import VersionedDirectory, VersionedFile
 from tests.kfetch.agent.helpers import wait_until
 from tests.store import Store
 
@@ -54,7 +55,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[str], Ve
     store: Store = request.getfixturevalue("store")
     path = store.path(f"{tmp_path.name}/ck.lease")
     settings = [f"{name}={value}" for name, value in store.settings.items()]
-    return [f"s3a://lake/{tmp_path.name}/ck", *settings], VersionedObject(path)
+    return [f"{store.uri}/{tmp_path.name}/ck", *settings], versioned(path)
 
 
 def test_a_stopped_holder(tmp_path: Path, place: tuple[list[str], VersionedFile]) -> None:

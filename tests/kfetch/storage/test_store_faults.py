@@ -17,7 +17,7 @@ from kfetch.storage.open import stored_path
 from kfetch.storage.versions import VersionedFile, VersionedObject
 from tests.kfetch.storage.test_lease import HOLDER
 from tests.kfetch.storage.test_lease_holder import World
-from tests.store import BUCKET, Store
+from tests.store import Store
 from tests.store_proxy import Fault, Proxy, proxied
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
@@ -42,7 +42,7 @@ def world() -> World:
 @pytest.fixture
 def file(proxy: Proxy, request: pytest.FixtureRequest) -> VersionedFile:
     """A lease whose requests go through the proxy, as a run makes them: none is repeated."""
-    name = f"s3a://{BUCKET}/{abs(hash(request.node.name))}/ck.lease"
+    name = f"{proxy.store.uri}/{abs(hash(request.node.name))}/ck.lease"
     path = stored_path(name, proxy.store.settings, request_s=_REQUEST_S)
     assert isinstance(path, ObjectPath)
     return VersionedObject(path)
@@ -142,13 +142,13 @@ def test_reading_a_checkpoint(proxy: Proxy, store: Store, part: str, fault: Faul
     """The client repeats a request that fails. What it reads is whole, or an error."""
     for key in ("offsets/0", "offsets/1", "commits/0", "metadata"):
         store.put(f"reads/{key}", b'{"id": "q"}' if key == "metadata" else PLAN.encode())
-    text, settings = f"s3a://{BUCKET}/reads", proxy.store.settings
+    text, settings = f"{store.uri}/reads", proxy.store.settings
     whole = read_checkpoint(proxy.store.path("reads"))
     proxy.fault("GET", part, fault)
     path = stored_path(text, settings, request_s=_REQUEST_S) if fault is Fault.SILENT else None
     if path is None:
         assert whole == read_checkpoint(proxy.store.path("reads"))
     else:  # not repeated
-        with pytest.raises(CheckpointError, match=rf"s3a://{BUCKET}/reads/{part}".rstrip("/")):
+        with pytest.raises(CheckpointError, match=f"{store.uri}/reads/{part}".rstrip("/")):
             read_checkpoint(path)
     assert 1 == proxy.faults

@@ -107,7 +107,7 @@ def test_jobs_of_several_hosts(kfetch: Command) -> None:
     ("location", "reason"),
     [
         ("/var/lib/state", "it is a directory of this machine: name a URI of a store, or list a"),
-        ("hdfs://host/state", "kfetch writes only to file: and s3a:"),
+        ("viewfs://host/state", "kfetch writes only to file:, s3a:, abfss:, gs: and"),
         ("s3a://ä/state", "the name of a bucket in S3 has only letters"),
     ],
 )

@@ -100,6 +100,7 @@ def test_the_storage_is_local(project: Path, storage: str) -> None:
         ("/data/ck", "file:///data//ck/"),
         ("s3a://lake/ck", "s3://lake//ck/"),
         ("s3a://lake/ck", "s3n://lake/a/../ck"),
+        ("abfss://c@a.dfs.x.y/ck", "abfs://c@a.dfs.x.y/ck"),
         ("hdfs://name/ck", "HDFS://name/ck/"),
     ],
 )

@@ -218,7 +218,7 @@ def without_leader(kafka: LittleKafka) -> None:
 
 
 def remote(kafka: LittleKafka) -> None:
-    job(JOB + "checkpoint: hdfs://name/x\n")
+    job(JOB + "checkpoint: viewfs://name/x\n")
 
 
 def another_query(kafka: LittleKafka) -> None:
@@ -232,7 +232,7 @@ def another_query(kafka: LittleKafka) -> None:
         (never_ran, ["reset", "--to-latest"], "has not read anything yet", 1),
         (keeps_state, ["reset", "--to-latest"], "in which rows that come again would count", 1),
         (without_leader, ["reset", "--to-latest"], "clicks-0 has no leader", 1),
-        (remote, ["replay", "--to-earliest"], "hdfs://name/x is not on this machine", 1),
+        (remote, ["replay", "--to-earliest"], "viewfs://name/x is not on this machine", 1),
         (another_query, ["undo"], "is the checkpoint of another query (q-2)", 1),
         (None, ["reset"], "name one target, not 0", 2),
         (None, ["reset", "--to-latest", "--shift-by", "1"], "not 2", 2),

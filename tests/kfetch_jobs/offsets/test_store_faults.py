@@ -67,7 +67,7 @@ def test_a_move_that_a_store_interrupts(
     before = contents(place)
     proxy.fault("PUT", part, Fault.BUSY, times=1000)
     said = asked("reset", "--to-earliest", "--execute", code=1)
-    assert f"s3a://lake/{project.name}/ck" in said
+    assert f"{store.uri}/{project.name}/ck" in said
     assert f"{part} can't be used: the store fails (503 Service Unavailable" in said
     proxy.heal()
 

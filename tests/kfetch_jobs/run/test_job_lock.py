@@ -43,7 +43,7 @@ def loaded(text: str = JOB, name: str = "clicks") -> Job:
 
 def in_store(store: Store, project: Path) -> str:
     settings = "".join(f"  {name}: '{value}'\n" for name, value in store.settings.items())
-    return JOB + f"checkpoint: s3a://lake/{project.name}/ck\nspark:\n{settings}"
+    return JOB + f"checkpoint: {store.uri}/{project.name}/ck\nspark:\n{settings}"
 
 
 @pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.allow_hosts(["127.0.0.1"]))])
@@ -136,9 +136,9 @@ _FILES = ["offsets/6", "commits/6", f"offsets/{_HALF}", f"commits/{_HALF}", "off
 def _write(the_job: Job, request: pytest.FixtureRequest) -> None:
     """Write the files of a checkpoint."""
     for name in _FILES:
-        if the_job.checkpoint.startswith("s3a:"):
+        if "://" in the_job.checkpoint:
             store: Store = request.getfixturevalue("store")
-            store.put(f"{the_job.checkpoint.removeprefix('s3a://lake/')}/{name}", b"x")
+            store.put(f"{the_job.checkpoint.removeprefix(store.uri)}/{name}".strip("/"), b"x")
         else:
             file = Path(the_job.checkpoint) / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -261,7 +261,7 @@ def test_a_second_run_in_the_same_directory(project: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ("checkpoint: hdfs://name/ck\n", "kfetch writes only to file: and s3a:"),
+        ("checkpoint: viewfs://name/ck\n", "kfetch writes only to file:, s3a:, abfss:, gs: and"),
         (
             "checkpoint: s3a://lake/ck\nspark:\n"
             "  spark.hadoop.fs.s3a.aws.credentials.provider: com.acme.Vault\n",
@@ -296,7 +296,7 @@ def test_commands_say_before_the_first_run_that_no_lease_can_be_held(
     project: Path, kfetch: Command
 ) -> None:
     """``validate`` and ``plan`` exit with 2 and the run's own sentence, and ask nobody."""
-    more = "checkpoint: hdfs://name/ck\n"
+    more = "checkpoint: viewfs://name/ck\n"
     with pytest.raises(ConfigError) as refused:
         hold(loaded(JOB + more))
     sentence = refused.value.message

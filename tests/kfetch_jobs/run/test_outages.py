@@ -34,6 +34,8 @@ _JAVA = [
     "software.amazon.awssdk.services.s3.model.S3Exception: Slow Down (Service: S3, "
     "Status Code: 503, Request ID: 1)",
     "org.apache.hadoop.fs.s3a.AWSStatus500Exception: Internal error",
+    "org.apache.hadoop.fs.azurebfs.contracts.exceptions.AbfsRestOperationException: "
+    'Operation failed: "The server is busy.", 503, PUT, https://a.dfs.core.windows.net/c/x',
     "java.sql.SQLTransientConnectionException: HikariPool-1 - Connection is not available",
     "com.mysql.cj.jdbc.exceptions.CommunicationsException: Communications link failure",
     "org.postgresql.util.PSQLException: FATAL: the database system is starting up",

@@ -103,7 +103,7 @@ def hosts(tmp_path: Path, proxy: Proxy | None) -> Iterator[list[Host]]:
     """Two hosts of one project."""
     name, settings = str(tmp_path / "state"), {}
     if proxy is not None:
-        name, settings = f"s3a://lake/{tmp_path.name}", proxy.store.settings
+        name, settings = f"{proxy.store.uri}/{tmp_path.name}", proxy.store.settings
     made = [Host(tmp_path / one, name, settings) for one in ("a", "b")]
     yield made
     for host in made:

@@ -124,10 +124,10 @@ def test_a_store_that_is_away(kfetch: Command, silent: str, store: Store) -> Non
 
 def test_a_checkpoint_without_a_lease(kfetch: Command) -> None:
     """Status says why there can be none, unless the job's file says that none is needed."""
-    job(JOB + "checkpoint: hdfs://name/ck\n")
+    job(JOB + "checkpoint: viewfs://name/ck\n")
     lease, row = shown(kfetch)
     assert lease is not None
-    assert "kfetch can hold no lease on the checkpoint hdfs://name/ck" in lease["trouble"]
+    assert "kfetch can hold no lease on the checkpoint viewfs://name/ck" in lease["trouble"]
     assert "its lease is unknown: job clicks: kfetch can hold no lease" in row
-    job(JOB + "checkpoint: hdfs://name/ck\nsingleHost: true\n")
+    job(JOB + "checkpoint: viewfs://name/ck\nsingleHost: true\n")
     assert None is shown(kfetch)[0]

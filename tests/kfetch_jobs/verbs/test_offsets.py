@@ -88,11 +88,11 @@ def test_commits_without_plans(kafka: LittleKafka, kfetch: Command) -> None:
 
 def test_a_checkpoint_on_another_file_system(kafka: LittleKafka, project: Path) -> None:
     """kfetch has no driver for them. A file: URI is on this machine."""
-    hdfs = "spark:\n  spark.hadoop.fs.defaultFS: hdfs://namenode\n"
+    viewfs = "spark:\n  spark.hadoop.fs.defaultFS: viewfs://namenode\n"
     for text, sentence in (
-        ("checkpoint: hdfs://name/x\n", "hdfs://name/x is not on this machine,"),
+        ("checkpoint: viewfs://name/x\n", "viewfs://name/x is not on this machine,"),
         ("checkpoint: dbfs:/x\n", "dbfs:/x is not on this machine,"),
-        (hdfs, r"clicks/checkpoint is not on this machine \(spark.hadoop.fs.defaultFS names"),
+        (viewfs, r"clicks/checkpoint is not on this machine \(spark.hadoop.fs.defaultFS names"),
     ):
         job(JOB + text)
         with pytest.raises(JobsError, match=sentence):

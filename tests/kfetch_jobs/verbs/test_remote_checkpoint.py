@@ -17,7 +17,7 @@ from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, job
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB, PROJECT
-from tests.store import BUCKET, Store
+from tests.store import Store
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
@@ -71,15 +71,16 @@ def test_a_checkpoint_that_was_not_copied(
     loaded = config.load(Path("conf/kfetch.yml"), os.environ).job("clicks")
     origin.note_origin(loaded, {"source": "c"})
     settings(store.settings)
-    job(JOB + f"checkpoint: s3a://{BUCKET}/{tmp_path.name}/ck\n")
+    job(JOB + f"checkpoint: {store.uri}/{tmp_path.name}/ck\n")
 
     code, said, _ = kfetch("plan", "clicks")
 
     assert 1 == code
-    assert f"FAILS: job clicks has no offsets in its checkpoint s3a://{BUCKET}/" in said
+    assert f"FAILS: job clicks has no offsets in its checkpoint {store.uri}/" in said
     assert "checkpoint.origin.json tells of its earlier runs" in said
 
 
+@pytest.mark.s3
 def test_settings_that_cannot_be_followed(remote: str, kfetch: Command, store: Store) -> None:
     """The commands can't read what Spark reads then, and name the setting. No key is shown."""
     bad = {"spark.hadoop.fs.s3a.aws.credentials.provider": "com.acme.Vault"}

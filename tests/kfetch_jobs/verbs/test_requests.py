@@ -16,7 +16,7 @@ from tests.kfetch_jobs.checkpoints import CHECKPOINT, job
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
 from tests.kfetch_jobs.web.clicks import batch
-from tests.store import BUCKET, Store
+from tests.store import Store
 from tests.store_proxy import Proxy, proxied
 
 pytestmark = [pytest.mark.allow_hosts(["127.0.0.1"]), pytest.mark.usefixtures("kafka")]
@@ -47,7 +47,7 @@ def proxy(store: Store, project: Path, kafka: LittleKafka, has_progress: bool) -
             directory = Path("data/clicks")
             directory.mkdir(parents=True, exist_ok=True)
             append_entry(directory, batch(last, time.time()))
-        job(JOB + f"checkpoint: s3a://{BUCKET}/{project.name}/ck\nspark:\n{lines}")
+        job(JOB + f"checkpoint: {store.uri}/{project.name}/ck\nspark:\n{lines}")
         yield running
 
 

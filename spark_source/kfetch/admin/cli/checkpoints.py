@@ -39,7 +39,7 @@ _SparkProperties = Annotated[
     Path | None,
     typer.Option(
         help="A file with settings of Spark, such as spark-defaults.conf. Those that begin with "
-        "spark.hadoop.fs.s3a. say how to reach a store."
+        "spark.hadoop.fs. say how to reach a store."
     ),
 ]
 

@@ -1,0 +1,162 @@
+"""HDFS, with those methods of obstore's stores that ``objects`` calls. Its client is hdfs-native.
+
+A file is written under a hidden name, and renamed: so it appears whole. The namenode refuses a new
+name that is taken. It compares no tags: the lease is a directory of versions, as on a disk.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+SCHEMES = ("hdfs",)
+"""The scheme of URIs in HDFS."""
+
+_HADOOP = "spark.hadoop."
+_PORT = 8020
+"""A namenode's port, if the URI has none."""
+_JAVA = re.compile(r"\w+Exception")
+"""A namenode's error."""
+_T = TypeVar("_T")
+
+
+def hdfs_config(authority: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the arguments of ``HdfsStore``. ``authority``: a namenode, or a name of several.
+
+    ``settings``: Spark's, by their full names. Those behind ``spark.hadoop.`` win over the files of
+    ``HADOOP_CONF_DIR``, which the client reads as Spark does.
+    """
+    config = {
+        name.removeprefix(_HADOOP): text
+        for name, text in settings.items()
+        if name.startswith(_HADOOP)
+    }
+    return {"authority": authority, "config": config}
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsFile:
+    """A file that is there."""
+
+    meta: Mapping[str, Any]
+    bytes: Callable[[], bytes]
+    """Returns the content."""
+
+
+class HdfsStore:
+    """A file system. A request that takes longer than ``wait_s`` is given up."""
+
+    def __init__(self, authority: str, config: dict[str, str], wait_s: float) -> None:
+        from hdfs_native import Client
+
+        self._wait_s = wait_s
+        try:
+            self._client = Client(f"hdfs://{authority}", config)
+        except RuntimeError:  # no name of several namenodes
+            port = "" if ":" in authority else f":{_PORT}"
+            self._client = Client(f"hdfs://{authority}{port}", config)
+
+    def get(self, key: str) -> HdfsFile:
+        """Returns a file. Raises FileNotFoundError."""
+        return HdfsFile(
+            self.head(key), lambda: self._asked(lambda: self._client.read(f"/{key}").read())
+        )
+
+    def head(self, key: str) -> Mapping[str, Any]:
+        """Returns size and time of a file. Raises FileNotFoundError."""
+        return self._asked(lambda: self._meta(key))
+
+    def put(self, key: str, content: bytes, *, mode: str = "overwrite") -> Mapping[str, Any]:
+        """Write a file. In the mode ``create``, raises AlreadyExistsError if it is there."""
+        self._asked(lambda: self._put(key, content, overwrite=mode != "create"))
+        return {"e_tag": key}
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file."""
+        self.put(target, self.get(source).bytes())
+
+    def delete(self, keys: str | Iterable[str]) -> None:
+        """Remove files. Nothing tells whether they were there."""
+        for key in [keys] if isinstance(keys, str) else list(keys):
+            self._asked(lambda key=key: self._client.delete(f"/{key}"))  # type: ignore[misc]
+
+    def list(self, prefix: str, offset: str = "", chunk_size: int = 0) -> Iterator[Sequence[Any]]:
+        """Yields one list of all files below a directory that follow ``offset``, sorted."""
+        found = self._asked(lambda: self._below(prefix, recursive=True))
+        yield sorted(
+            ({"path": path} for path, is_directory in found if path > offset and not is_directory),
+            key=lambda one: one["path"],
+        )
+
+    def list_with_delimiter(self, prefix: str) -> Mapping[str, Any]:
+        """Returns the files and the directories right below a directory."""
+        found = self._asked(lambda: self._below(prefix, recursive=False))
+        return {
+            "common_prefixes": [path for path, is_directory in found if is_directory],
+            "objects": [{"path": path} for path, is_directory in found if not is_directory],
+        }
+
+    def _meta(self, key: str) -> dict[str, Any]:
+        status = self._client.get_file_info(f"/{key}")
+        written = datetime.fromtimestamp(status.modification_time / 1000, UTC)
+        changes = f"{status.modification_time}-{status.length}"
+        return {"size": status.length, "last_modified": written, "e_tag": changes}
+
+    def _put(self, key: str, content: bytes, *, overwrite: bool) -> None:
+        from hdfs_native import WriteOptions
+
+        parent, _, name = f"/{key}".rpartition("/")
+        hidden = f"{parent}/.{name}.{uuid.uuid4()}.tmp"  # as Spark's own
+        with self._client.create(hidden, WriteOptions(create_parent=True)) as writer:
+            writer.write(content)
+        try:
+            self._client.rename(hidden, f"/{key}", overwrite)
+        except BaseException:
+            self._client.delete(hidden)
+            raise
+
+    def _below(self, prefix: str, *, recursive: bool) -> Sequence[tuple[str, bool]]:
+        try:
+            listed = list(self._client.list_status(f"/{prefix}".rstrip("/") or "/", recursive))
+        except FileNotFoundError:
+            return []
+        found = [(status.path.strip("/"), status.isdir) for status in listed]
+        return [one for one in found if one[0].startswith(prefix.lstrip("/"))]  # no file itself
+
+    def _asked(self, request: Callable[[], _T]) -> _T:
+        """Returns the answer of a request. The client itself waits forever for a namenode."""
+        answers: list[_T | BaseException] = []
+
+        def ask() -> None:
+            try:
+                answers.append(request())
+            except BaseException as cause:
+                answers.append(cause)
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(self._wait_s)
+        answer = answers[0] if answers else TimeoutError("no answer")
+        if isinstance(answer, BaseException):
+            raise _as_obstore(answer)
+        return answer
+
+
+def _as_obstore(cause: BaseException) -> BaseException:
+    """Returns the error that obstore would raise."""
+    from obstore import exceptions
+
+    if isinstance(cause, FileNotFoundError):
+        return cause
+    found = _JAVA.search(str(cause))
+    text = f"<Code>{found[0]}</Code>" if found else ""  # as in an answer of S3
+    if isinstance(cause, FileExistsError):
+        return exceptions.AlreadyExistsError(text)
+    if isinstance(cause, PermissionError) or "AccessControlException" in text:
+        return exceptions.PermissionDeniedError(text)
+    return exceptions.GenericError(text)
