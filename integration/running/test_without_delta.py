@@ -45,7 +45,7 @@ def test_a_job_without_delta(kafka: Cluster, topic: TopicFactory, tmp_path: Path
 
     shutil.rmtree(tmp_path / "storage")
     assert "has rows of a query that this storage lacks" in project.run("run", "one").stderr
-    assert not (tmp_path / "cache").exists()
+    assert not (tmp_path / "cache" / "maven").exists()
 
 
 def _name_the_file_manager(project: Path) -> None:

@@ -345,7 +345,7 @@ def test_a_command_that_waits_for_a_reply(
         proxy.fault("GET", "/state", Fault.BUSY, times=2)
         first.until(supervisor, lambda: not thread.is_alive())
         assert [0, 0] == [one.exit_code for one in replies]
-        assert Phase.STOPPED is first.phase("a")
+        first.until_phase(supervisor, "a", Phase.STOPPED)
     monkeypatch.setattr(shared_orders, "_REPLY_WITHIN_S", 1.0)
     with pytest.raises(SupervisorError, match="no leader has carried out stop a, b within"):
         give()
