@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 UV = $$(command -v uv || echo .venv/bin/uv)
 
-.PHONY: help setup demo test warm classes lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest-warm lowest faults brokers sparks sparks-setup pythons bench compare fuzz simulate simulate-test properties clean
+.PHONY: help setup demo test store-test warm classes lint types docs docs-serve browser prometheus kerberos integration wheel-test lowest-setup lowest-warm lowest faults brokers sparks sparks-setup pythons bench compare fuzz simulate simulate-test properties clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
@@ -26,11 +26,14 @@ setup: .venv/.ready ## Install the environment into .venv, from the lock file
 demo: setup ## Run Kafka, Spark and Delta on this machine: a stream that survives a kill
 	@.venv/bin/kfetch demo $(ARGS)
 
-# Some tests wait, so four processes keep two cores busy. A few tests in one process: make test ARGS="-k splits"
-FORKS := -p tests.forks --forks 4
+# Some tests wait, so seven processes keep two cores busy. A few tests in one process: make test ARGS="-k splits"
+FORKS := -p tests.forks --forks 7
 
-test: setup ## Run the tests that need neither broker nor JVM, but make simulate-test
-	@$(PY) -m pytest tests -m "not simulation" $(or $(ARGS),$(FORKS))
+test: setup ## Run the tests that need neither broker nor JVM, but store-test and simulate-test
+	@$(PY) -m pytest tests -m "not simulation and not store" $(or $(ARGS),$(FORKS))
+
+store-test: setup ## Run the tests that ask a store that speaks S3, in a process of the tests
+	@$(PY) -m pytest tests -m store $(or $(ARGS),$(FORKS))
 
 # In a fresh clone, each process of make test would compile the decoders: 36 seconds of one processor.
 warm: setup ## Compile the decoders once, for all processes of make test
@@ -99,7 +102,7 @@ lowest-setup: .venv/lowest/.ready ## Install the oldest dependencies into .venv/
 lowest-warm: lowest-setup ## Compile the decoders with the oldest dependencies
 	@.venv/lowest/bin/kfetch warm > /dev/null
 
-lowest: lowest-setup ## Run the unit tests with the oldest dependencies
+lowest: lowest-setup ## Run make test and make store-test with the oldest dependencies
 	@.venv/lowest/bin/kfetch warm > /dev/null
 	@.venv/lowest/bin/python -m pytest tests -m "not simulation" --hypothesis-profile quick $(or $(ARGS),$(FORKS))
 
@@ -148,7 +151,7 @@ simulate: setup ## Simulate the product in virtual time for a minute: rare order
 simulate-test: setup ## Test the simulator: planted faults are found, a seed tells its story again
 	@$(PY) -m pytest tests -m simulation $(or $(ARGS),-p tests.forks --forks 2)
 
-properties: setup ## Run the property tests with ten times as many examples
+properties: setup ## Run the property tests with fifteen times as many examples
 	@$(PY) -m pytest tests -m hypothesis --hypothesis-profile thorough $(or $(ARGS),$(FORKS))
 
 clean: ## Remove everything that make made here

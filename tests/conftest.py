@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # trio registers a plugin, whose import takes a quarter of a second in each process.
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
@@ -60,8 +60,20 @@ _WAITING = {"test_frozen_holder.py", "test_job_lock.py", "test_lease_holder.py",
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that wait: the other processes of the run compute meanwhile."""
+    """Mark those that need a store. Begin with those that wait: the other processes of the run
+    compute meanwhile."""
+    for item in items:
+        if _asks_a_store(item):
+            item.add_marker("store")
     items.sort(key=lambda item: item.path.name not in _WAITING)
+
+
+def _asks_a_store(item: Any) -> bool:
+    """Whether a test has the store, or is that case of a test of several places."""
+    if "tests.store" not in {getattr(one, "__module__", "") for one in vars(item.module).values()}:
+        return False
+    cases = getattr(item, "callspec", None)
+    return "store" in item.fixturenames or (cases is not None and "s3" in cases.params.values())
 
 
 def pytest_collection_finish() -> None:

@@ -1,27 +1,34 @@
 """A plugin of pytest: it collects the tests once, and runs them in forks of this process.
 
-``python -m pytest -p tests.forks --forks 4``. A fork has what the collection imported. Each takes
-the next test as soon as it is free, and sends its reports to the first process. With ``--by-file``,
+``python -m pytest -p tests.forks --forks 4``. A fork has what the collection imported. With its
+last test, each takes the next one, and sends its reports to the first process. With ``--by-file``,
 it takes a whole file, whose tests share what they start.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+import threading
+import time
 import traceback
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
-from signal import SIGKILL
+from signal import SIG_IGN, SIGINT, SIGKILL, signal
 from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+from _pytest.threadexception import collect_thread_exception
+from _pytest.unraisableexception import collect_unraisable
 
+_TEARDOWN_S = 10
 _STOPPED = 1 << 30
-"""In place of the number of the next part: no fork begins another test."""
+"""In place of the number of the next part: a fork runs the test that it has taken, and no other."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,6 +68,7 @@ class _Forks:
     def run(self) -> None:
         """Start the forks and report their results. Raises for ``-x`` and for a lost fork."""
         try:
+            assert threading.active_count() == 1, "a test file starts a thread when it is imported"
             for number in range(self._session.config.option.forks):
                 self._start(number)
             while self._running:
@@ -68,8 +76,7 @@ class _Forks:
                     assert isinstance(connection, Connection)
                     self._receive(connection)
         except BaseException:
-            for pid in self._pids:
-                os.kill(pid, SIGKILL)
+            self._stop()
             raise
         finally:
             for pid in self._pids:
@@ -78,6 +85,18 @@ class _Forks:
             raise self._session.Failed(self._session.shouldfail)
         if self._session.shouldstop:
             raise self._session.Interrupted(self._session.shouldstop)
+
+    def _stop(self) -> None:
+        """Let the forks tear down what their tests set up, and end those that take too long."""
+        for pid in self._pids:
+            os.kill(pid, SIGINT)
+        deadline = time.monotonic() + _TEARDOWN_S
+        while self._running and time.monotonic() < deadline:
+            for connection in wait(list(self._running), 0.1):
+                assert isinstance(connection, Connection)
+                self._receive(connection)
+        for pid in self._pids:
+            os.kill(pid, SIGKILL)
 
     def _start(self, number: int) -> None:
         ours, theirs = Pipe(duplex=False)
@@ -108,7 +127,7 @@ class _Forks:
         """Handle the next message: a test begins, a warning, reports, or the fork is done."""
         try:
             message = connection.recv()
-        except EOFError:
+        except (EOFError, OSError):  # the process ended, perhaps within a message
             index = self._running[connection]
             test = self._session.items[index].nodeid if index >= 0 else "no test yet"
             message = None
@@ -147,12 +166,17 @@ def _work(session: pytest.Session, number: int, tests: Iterator[int], reports: C
             then = None if following is None else items[following]
             items[index].ihook.pytest_runtest_protocol(item=items[index], nextitem=then)
             index = following
+        gc.collect()  # what is left of the last tests may fail, as at the end of a usual run
+        collect_unraisable(session.config)
+        collect_thread_exception(session.config)
         reports.send(None)
     except KeyboardInterrupt:
-        pass  # the first process says so
+        signal(SIGINT, SIG_IGN)  # the first process says so, and waits for the teardown
     except BaseException:
         traceback.print_exc()
     finally:
+        with suppress(BaseException):
+            session._setupstate.teardown_exact(None)
         os._exit(0)
 
 

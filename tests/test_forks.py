@@ -12,6 +12,14 @@ from pathlib import Path
 
 IMPORTED = os.getpid()
 
+@pytest.fixture(scope="session", autouse=True)
+def torn_down():
+    yield
+    Path("pids", f"{Path(__file__).stem}.{os.getpid()}.down").touch()
+
+def test_lost():
+    os._exit(0)
+
 @pytest.mark.parametrize("number", range(40))
 def test_good(number, tmp_path, capfd):
     os.write(1, b"one of many")
@@ -29,8 +37,18 @@ def test_warning():
 def test_skipped():
     pytest.skip("a reason")
 
-def test_lost():
-    os._exit(0)
+def test_interrupt():
+    os.kill(os.getppid(), 2)
+    Path("pids", "waits").touch()
+    os.read(os.pipe()[0], 1)
+
+class Left:
+    def __del__(self):
+        raise OSError("a file was not closed")
+
+def test_garbage():
+    left = Left()
+    left.itself = left
 """
 
 
@@ -50,23 +68,38 @@ def run(directory: Path, *words: str) -> tuple[int, str]:
 def test_results_of_all_forks(tmp_path: Path) -> None:
     """Several forks of one process run the tests, each with its own output and files. A failure
     shows what its test printed."""
-    code, output = run(tmp_path, "-k", "not lost")
+    code, output = run(tmp_path, "-k", "not lost and not interrupt and not garbage")
     assert 1 == code
-    assert "1 failed, 41 passed, 1 skipped, 1 deselected, 1 warning in" in output
+    assert "1 failed, 41 passed, 1 skipped, 3 deselected, 1 warning in" in output
     assert "an old way" in output
     assert output.count("a hint") == 2  # in the code, and as captured
     assert "a reason" in output
-    assert 1 < len(list((tmp_path / "pids").iterdir())) <= 3
+    assert 1 < len(list((tmp_path / "pids").glob("*.down"))) <= 3
     (base,) = (tmp_path / "files").glob("pytest-of-*/pytest-[0-9]*")
     assert {"fork-0", "fork-1", "fork-2"} == {path.name for path in base.iterdir()}
 
 
 def test_a_lost_fork(tmp_path: Path) -> None:
-    """A process that ends within a test fails the run, with the name of the test. The others take
-    no further test."""
-    code, output = run(tmp_path, "-k", "lost", "-p", "no:randomly")
+    """A process that ends within a test fails the run, with the name of the test. The others run
+    the test that they have taken, and no other."""
+    code, output = run(tmp_path, "-k", "lost or good", "-p", "no:randomly")
     assert 1 == code
     assert "the process that ran test_it.py::test_lost is gone" in output
+    assert "40 passed" not in output
+
+
+def test_an_interrupt(tmp_path: Path) -> None:
+    """All processes tear down what their tests set up."""
+    code, _ = run(tmp_path, "-k", "interrupt", "-p", "no:randomly")
+    assert 2 == code
+    assert ["waits"] == [one.name for one in (tmp_path / "pids").glob("waits")]
+    assert 1 == len(list((tmp_path / "pids").glob("*.down")))
+
+
+def test_what_the_last_test_leaves(tmp_path: Path) -> None:
+    """An error of garbage that no test's end has collected is seen, as in a usual run."""
+    _, output = run(tmp_path, "-k", "garbage", "-W", "error")
+    assert "a file was not closed" in output
 
 
 def test_tests_of_a_file_stay_together(tmp_path: Path) -> None:
@@ -74,5 +107,5 @@ def test_tests_of_a_file_stay_together(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(TESTS)
     code, output = run(tmp_path, "-k", "good", "--by-file")
     assert (0, True) == (code, "80 passed" in output)
-    names = sorted(path.name for path in (tmp_path / "pids").iterdir())
+    names = sorted(path.name for path in (tmp_path / "pids").glob("*.down"))
     assert ["test_it", "test_other"] == [name.partition(".")[0] for name in names]

@@ -9,7 +9,7 @@ each, in one session and after one warm-up each: the struct's fields, the partit
 and raw records with all columns. The times are those of the micro-batches, of their writes,
 and from start() to the end of the query. The CPU time is that of the whole machine: Spark, workers,
 agent and broker. So nothing else may run. After each run delta-rs counts the table's rows.
-With ``--ingest``, kafka-delta-ingest copies the JSON of five fields, too.
+With ``--ingest``, kafka-delta-ingest copies the JSON of five fields, too, without the timestamp.
 """
 
 from __future__ import annotations
@@ -124,6 +124,8 @@ def main() -> None:
     parser.add_argument("--ingest", type=Path, help="the program kafka-delta-ingest")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
+    if chosen.ingest and (chosen.format, chosen.fields, chosen.by_day) != ("json", 5, False):
+        parser.error("--ingest goes with JSON of five fields, not by day")
     runs, sizes = _compare(chosen)
     if chosen.json:
         print(json.dumps({name: [asdict(one) for one in found] for name, found in runs.items()}))

@@ -47,7 +47,12 @@ class Ingest:
 
     def awaitTermination(self, seconds: float) -> bool:
         """Returns whether it ended in time. Raises CalledProcessError if it failed."""
-        if code := self._process.wait(seconds):
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return False
+        if code:
             raise subprocess.CalledProcessError(code, self._process.args)
         self._wall = time.monotonic() - self._began
         return True

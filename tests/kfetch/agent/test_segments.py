@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import resource
@@ -14,6 +15,12 @@ from kfetch.agent.channel import Channel, StatusRequest
 from kfetch.agent.segments import Segment, map_segment, read_batch, stream_size
 
 BATCH = pa.record_batch({"n": pa.array(range(1000)), "s": pa.array(["x"] * 1000)})
+
+
+def _descriptors() -> int:
+    """Returns how many descriptors are open, without those that other tests left as garbage."""
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_a_batch_travels_through_shared_memory(channels: tuple[Channel, Channel]) -> None:
@@ -46,31 +53,31 @@ def test_a_batch_is_mapped_not_copied() -> None:
 
 def test_descriptors_do_not_pile_up() -> None:
     """A thousand segments that were created, mapped and closed leave no descriptor open."""
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = _descriptors()
     for number in range(1000):
         segment = Segment.create(number, 100)
         map_segment(os.dup(segment.descriptor))
         segment.close()
 
-    assert before == len(list(Path("/proc/self/fd").iterdir()))
+    assert before == _descriptors()
 
 
 def test_a_failed_write_leaves_no_descriptor() -> None:
     """A segment can be closed although the error of its last write still refers to its memory."""
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = _descriptors()
     segment = Segment.create(1, 100)
     with pytest.raises(OSError, match="Write out of bounds") as failure:
         segment.write(pa.record_batch({"s": pa.array(["x" * (3 << 20)])}))
     segment.close()
     del failure, segment
 
-    assert before == len(list(Path("/proc/self/fd").iterdir()))
+    assert before == _descriptors()
 
 
 def test_a_segment_that_fails_leaves_no_descriptor() -> None:
     """Without address space, neither side of a segment keeps its descriptor."""
     segment = Segment.create(1, 64 << 20)
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = _descriptors()
     used = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
     limits = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), limits[1]))
@@ -82,13 +89,13 @@ def test_a_segment_that_fails_leaves_no_descriptor() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
-    assert before == len(list(Path("/proc/self/fd").iterdir()))
+    assert before == _descriptors()
     segment.close()
 
 
 def test_a_file_that_may_not_grow_leaves_no_descriptor() -> None:
     """A limit on the size of files also limits segments. A refused one keeps no descriptor."""
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = _descriptors()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
     try:
@@ -97,4 +104,4 @@ def test_a_file_that_may_not_grow_leaves_no_descriptor() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-    assert before == len(list(Path("/proc/self/fd").iterdir()))
+    assert before == _descriptors()

@@ -115,7 +115,7 @@ def forget_checkpoint(kafka: LittleKafka) -> None:
 
 
 def another_checkpoint(kafka: LittleKafka) -> None:
-    job(JOB + "checkpoint: hdfs://name/y\n")
+    job(JOB + "checkpoint: wasbs://name/y\n")
 
 
 def without_id(kafka: LittleKafka) -> None:
@@ -126,7 +126,7 @@ def without_id(kafka: LittleKafka) -> None:
 def test_nothing_to_compare(kafka: LittleKafka, change: Callable[[LittleKafka], None]) -> None:
     """A note about a checkpoint that is no more does not count, and brokers may have no id."""
     if change is another_checkpoint:
-        job(JOB + "checkpoint: hdfs://name/x\n")
+        job(JOB + "checkpoint: wasbs://name/x\n")
     check_origin(the_job())
     kafka.cluster_id = "other"
     change(kafka)
