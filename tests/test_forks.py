@@ -38,8 +38,8 @@ def test_skipped():
     pytest.skip("a reason")
 
 def test_interrupt():
-    os.kill(os.getppid(), 2)
     Path("pids", "waits").touch()
+    os.kill(os.getppid(), 2)
     os.read(os.pipe()[0], 1)
 
 class Left:
