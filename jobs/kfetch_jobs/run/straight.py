@@ -126,8 +126,7 @@ def half_written(job: Job, settings: Mapping[str, str]) -> bool:
     """
     from kfetch.delta.log import last_batch
 
-    path = checkpoint_path(job)
-    if job.dead_letters is None or path is None:
+    if job.dead_letters is None or (path := checkpoint_path(job)) is None:
         return False
     checkpoint = read_checkpoint(path)
     if not checkpoint.pending or checkpoint.planned is None:

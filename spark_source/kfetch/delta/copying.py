@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from kfetch.delta.columns import TableColumn, all_columns, parse_column
 from kfetch.delta.log import TableLog, WrittenFile
 from kfetch.delta.partitions import parse_partitions
-from kfetch.delta.places import hadoop_settings, readable
+from kfetch.delta.places import hadoop_settings, plain_errors, readable
 from kfetch.delta.plan import WritePlan, file_settings, plans_text
 from kfetch.delta.rules import TableDescription
 from kfetch.delta.source import PLANS, SETTINGS, FilesDataSource
@@ -272,7 +272,7 @@ def _half_written(letters: _CopiedTable, batch: int) -> TableRefused:
 
 def _example(file: StoredPath) -> Letter:
     """Returns a file's first dead letter."""
-    with pq.ParquetFile(readable(file)) as opened:
+    with plain_errors(file), pq.ParquetFile(readable(file)) as opened:
         (first,) = next(opened.iter_batches(1)).to_pylist()
     values = {name.lower(): value for name, value in first.items()}
     return Letter(*(values[name] for name in Letter._fields))

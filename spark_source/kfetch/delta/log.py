@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 _ATTEMPTS = 10
 """How often a commit is tried, if others have changed the table. delta-rs itself goes on after
 commits that only add or rewrite files."""
+_PROBE_MAX = 8 << 20
+"""The largest commit, in bytes, with which a store is asked whether it knows conditions."""
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")
 """What delta-rs reads as another path than it writes: an escape of a URI, and a backslash."""
 
@@ -106,7 +108,9 @@ class TableLog:
     def _check_store(self) -> None:
         """Raises TableRefused for a store that would let one commit replace another one."""
         newest = self._commit_file(self._table.version())
-        if isinstance(newest, ObjectPath) and not VersionedObject(newest).is_conditional():
+        if not isinstance(newest, ObjectPath) or newest.head()[1] > _PROBE_MAX:
+            return
+        if not VersionedObject(newest).is_conditional():
             raise TableRefused(
                 f"the store of the table {self._directory} ignores conditional writes "
                 "(If-None-Match), so one commit could replace another one",

@@ -21,19 +21,17 @@ from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import StoredPath, stored_path
 from kfetch.storage.transfer import Upload, for_transfers, opened
 
-_SCHEMES = {"S3Store": "s3", "AzureStore": "az", "GCSStore": "gs"}
-"""delta-rs's schemes for obstore's classes."""
-_CREATE_ONLY = {"S3Store": {"conditional_put": "etag"}}
-"""Lets a commit fail if its number is taken. It is delta-rs's default, and here a condition."""
-
 
 def place_of(directory: str, settings: Mapping[str, str]) -> StoredPath:
-    """Returns the place of a table. ``directory``: an absolute path of this machine, or a URI."""
+    """Returns the place of a table for a task, with one client for all of its files.
+
+    ``directory``: an absolute path of this machine, or a URI.
+    """
     if not has_scheme(directory):
         return Path(directory)
     place = stored_path(directory, settings)
     assert place is not None, "the driver has opened it"
-    return place
+    return for_transfers(place) if isinstance(place, ObjectPath) else place
 
 
 def hadoop_settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -67,7 +65,7 @@ def new_file(place: StoredPath, path: str) -> NewFile:
 
 class _NewObject:
     def __init__(self, place: ObjectPath, path: str) -> None:
-        self.sink = Upload(for_transfers(place) / path)
+        self.sink = Upload(place / path)
         self.complete, self.discard = self.sink.complete, self.sink.discard
 
     @property
@@ -126,14 +124,13 @@ def readable(file: StoredPath) -> Any:
 
 
 def address(place: StoredPath) -> dict[str, Any]:
-    """Returns delta-rs's arguments for a table: its URI, and the options of the store's client.
+    """Returns delta-rs's arguments for a table on a disk or in S3: URI and options of the client.
 
     The store's client is of the same kind (``object_store``). So it has the same options.
     """
     if not isinstance(place, ObjectPath):
         return {"table_uri": str(place)}
-    store, kind = place.store, type(place.store).__name__
-    bucket = store.config.get("bucket") or store.config["container_name"]
+    store = place.store
     retries = store.retry_config or {}
     waits = {
         "backoff_config.init_backoff": retries["backoff"]["init_backoff"],
@@ -142,12 +139,12 @@ def address(place: StoredPath) -> dict[str, Any]:
     options = {
         **store.config,
         **(store.client_options or {}),
-        **_CREATE_ONLY.get(kind, {}),
+        "conditional_put": "etag",  # a commit fails if its number is taken
         **{name: _milliseconds(wait) for name, wait in waits.items()},
         "max_retries": str(retries["max_retries"]),
     }
     return {
-        "table_uri": f"{_SCHEMES[kind]}://{bucket}/{quote(place.key)}",
+        "table_uri": f"s3://{store.config['bucket']}/{quote(place.key)}",
         "storage_options": options,
     }
 

@@ -25,7 +25,7 @@ _FIRST_PAUSE_S = 0.1
 READABLE = "file:, s3a:, abfss:, gs: and hdfs:"
 """What ``stored_path`` has a driver for, in words for errors."""
 TABLES = "file: and s3a:"
-"""Where tables are written without Spark. Elsewhere that has not been tried, or needs delta-rs."""
+"""Where tables are written without Spark. Nobody has tried it elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

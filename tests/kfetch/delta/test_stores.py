@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kfetch.delta.copying import Letter
+from kfetch.delta.copying import Letter, _example
 from kfetch.delta.files import TaskFiles, written_files
 from kfetch.delta.log import TableLog, WrittenFile
 from kfetch.delta.places import address
@@ -337,3 +337,24 @@ def test_the_bucket_stands_in_the_address(proxy: Proxy) -> None:
     assert f"s3://{BUCKET}/t" == given["table_uri"]
     assert proxy.store.endpoint == given["storage_options"]["endpoint"]
     assert "etag" == given["storage_options"]["conditional_put"]
+
+
+@pytest.mark.parametrize("fault", [Fault.BUSY, Fault.CUT])
+def test_a_log_that_can_not_be_read(place: ObjectPath, proxy: Proxy, fault: Fault) -> None:
+    """A store that fails is no table that kfetch can't write. So a job does not change its way."""
+    log_of(place).commit(QUERY, 0, files_of(place, proxy, 1), lambda: None)
+    proxy.fault("GET", "_delta_log", fault, times=10**6)
+
+    with pytest.raises(OSError, match="the store fails"):
+        log_of(place)
+    proxy.heal()
+    log_of(place)
+
+
+def test_an_example_that_can_not_be_read(place: ObjectPath, proxy: Proxy) -> None:
+    """A store that fails while the first dead letter is read has one error, without a request."""
+    (file,) = files_of(place, proxy, 1)
+    proxy.fault("GET", ".parquet", Fault.BUSY, times=10**6)
+
+    with pytest.raises(OSError, match="the store fails"):
+        _example(place / file.path)

@@ -95,9 +95,9 @@ THROUGH_SPARK = [
         [
             ("    includeHeaders: true\n", TYPED),
             ("  path:", "  deadLetters: {path: d}\n  path:"),
-            ("trigger:", "checkpoint: hdfs://b/c\nsingleHost: true\ntrigger:"),
+            ("trigger:", "checkpoint: wasbs://b/c\nsingleHost: true\ntrigger:"),
         ],
-        "sink.deadLetters with this checkpoint, because kfetch writes only to file:",
+        "sink.deadLetters with this checkpoint, because kfetch reads only file:",
     ),
     ([("path: ${storage}/clicks/table", "table: lake.clicks")], "sink.table, because only a"),
     ([("path: ${storage}/clicks/table", "path: hdfs://b/t")], "sink.path, because kfetch writes"),
