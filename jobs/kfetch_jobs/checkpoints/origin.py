@@ -15,7 +15,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from kfetch.admin.brokers import cluster_id
@@ -112,8 +111,7 @@ def note_origin(job: Job, clusters: Mapping[str, str]) -> None:
             "tables": [str(table) for table in job.appended_tables],
             # for ``offsets replay``: Spark removes old micro-batches
             _TOPIC_IDS: _listed([noted_topic_ids(job), _checkpoint_ids(job)]),
-            _RAN: noted_runs(job) is not None
-            or (local_directory(job) is not None and has_run(job)),
+            _RAN: bool(noted_runs(job)) or (local_directory(job) is not None and has_run(job)),
             # and "tables": for a job that takes this one's place
             "topics": sorted({one for view in job.file.views() for one in job.named_topics(view)}),
         },
@@ -210,15 +208,14 @@ def _listed(parts: Iterable[TopicIds]) -> dict[str, list[str]]:
     return {topic: sorted(ids) for topic, ids in sorted(merged_ids(parts).items())}
 
 
-def noted_runs(job: Job) -> Path | None:
-    """Returns the path of the note if it tells that the checkpoint had offsets; else None.
+def noted_runs(job: Job) -> str:
+    """Names the files of the note if it tells that the checkpoint had offsets; else nothing.
 
     Notes of older versions do not tell. Then the job's progress does.
     """
-    path = note_path(job)
-    note = read_json(path)
+    note = read_json(note_path(job))
     ran = note.get(_RAN, bool(note) and last_batch(job.directory) is not None)
-    return path if ran else None
+    return f"the note in {_notes(job)}" if ran else ""
 
 
 def _read(job: Job) -> Origin | None:

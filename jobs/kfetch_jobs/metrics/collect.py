@@ -71,7 +71,7 @@ class MetricsCollector:
             self._batches.update()
         overview = self._overview
         # Each host would count the runs that the leader starts.
-        jobs = overview.jobs if overview and not overview.led_elsewhere else ()
+        jobs = overview.jobs if overview and not overview.waits_here else ()
         with self._part("fetches"):
             self._fetches.update(jobs)
         for job in jobs:

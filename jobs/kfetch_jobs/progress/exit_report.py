@@ -55,8 +55,8 @@ class ExitReport:
 
     @property
     def by_signal(self) -> bool:
-        """Whether a signal has ended the run."""
-        return self.kind in (ExitKind.STOPPED, ExitKind.KILLED)
+        """Whether a signal has ended the run, and not the loss of its lease."""
+        return self.kind in (ExitKind.STOPPED, ExitKind.KILLED) and not self.interrupted
 
 
 def interruption(sentence: str) -> ExitReport:

@@ -22,6 +22,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -278,9 +279,12 @@ def read_lead(project: Project, store: Store) -> LeadStatus | None:
     """
     if (shared := Shared.of(project, request_s=STATUS_S)) is None:
         return None
-    leader = lease_status(shared.lease)
+    leader = lease_status(shared.lease, own=shared.purpose)
+    in_term = not term_file(project.storage).trouble()
     own = leader is not None and leader.here and leader.purpose == shared.purpose
-    here = own and not (leader and leader.over_s)
+    here = own and in_term
+    if leader is not None and here:  # the term compares no clocks
+        leader = replace(leader, over_s=None)
     inbox, trouble = Inbox(), ""
     try:
         inbox = shared.inbox()
@@ -290,7 +294,7 @@ def read_lead(project: Project, store: Store) -> LeadStatus | None:
     except SupervisorError as error:
         trouble = error.message
     waiting = inbox.waiting_now(time.time())
-    return LeadStatus(leader=leader, here=here, waiting=waiting, trouble=trouble)
+    return LeadStatus(leader=leader, here=here, in_term=in_term, waiting=waiting, trouble=trouble)
 
 
 def refresh_if_led_elsewhere(project: Project, store: Store) -> Callable[[], object] | None:

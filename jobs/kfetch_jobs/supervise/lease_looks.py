@@ -19,6 +19,8 @@ from kfetch_jobs.supervise.status import LeaseStatus
 _REQUEST_S = 1.0
 _ALL_S = 2.0
 _THREADS = 8
+_CLOCKS_S = 300.0
+"""The clocks of a host and of the store may differ so much."""
 
 
 class LeaseLooks:
@@ -55,8 +57,11 @@ def _look(job: Job) -> LeaseStatus | None:
         return LeaseStatus(trouble=job.in_own_words(str(error)))
 
 
-def lease_status(file: VersionedFile) -> LeaseStatus | None:
-    """Returns who holds a lease; None if nobody does, or if its holder has died on this machine."""
+def lease_status(file: VersionedFile, own: str = "") -> LeaseStatus | None:
+    """Returns who holds a lease; None if nobody does, or if its holder has died on this machine.
+
+    A lease counts as over after five minutes. With the purpose ``own`` it does so at its end.
+    """
     try:
         version = file.read()
     except OSError as cause:
@@ -68,11 +73,13 @@ def lease_status(file: VersionedFile) -> LeaseStatus | None:
     if life is Life.DEAD:
         return None
     ends_s = Sight(version.token, lease, version.written_s).ends_at()
+    here = life is Life.ALIVE
+    spare_s = 0.0 if here and holder.purpose == own else _CLOCKS_S
     return LeaseStatus(
         host=holder.host,
         pid=holder.pid,
         purpose=holder.purpose,
         since_s=lease.since_s,
-        here=life is Life.ALIVE,
-        over_s=ends_s if ends_s < time.time() else None,
+        here=here,
+        over_s=ends_s if ends_s + spare_s < time.time() else None,
     )

@@ -37,7 +37,8 @@ class OrderReply:
 
 
 TOO_LATE = OrderReply(
-    message="the supervisor was busy for too long, and does not carry the order out: give it again",
+    message="the supervisor was busy for too long, or the clocks of two hosts differ: it does not "
+    "carry the order out: give it again",
     exit_code=1,
 )
 """The reply to an order whose end has passed. Its command may have reported a failure."""

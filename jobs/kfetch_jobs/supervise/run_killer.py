@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Container
-from contextlib import suppress
 from pathlib import Path
 
 from kfetch_jobs.progress.exit_report import interruption
@@ -42,8 +41,7 @@ def report_interruption(storage: Path, run: int, job: str, sentence: str) -> Non
     """
     report_file = exit_report_path(storage / job, run)
     if read_exit_report(report_file).by_signal:
-        with suppress(OSError):  # on a full disk, it counts as a failure
-            write_exit_report(report_file, interruption(sentence))
+        write_exit_report(report_file, interruption(sentence))
 
 
 class RunKiller:

@@ -1,7 +1,7 @@
 """Gives orders to a leader on another host, through the inbox of ``sharedState``.
 
-An order is carried out once. If a leader dies before, the next one carries it out. An order whose
-command waits for a reply has an end, so no leader carries it out after its command has given up.
+An order is carried out once. If a leader dies before, the next one carries it out. Each order has
+an end, so no leader carries it out after a command that waits for its reply has given up.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from kfetch_jobs.util.process import wait_until
 
 _VALID_S = 60.0
 """If the leader dies, another one takes over within this time, and carries the order out."""
+_VALID_LATER_S = 86_400.0
+"""The same for an order that is given while nobody leads."""
 _REPLY_WITHIN_S = 75.0
 """The clocks of hosts may differ by a few seconds, and a leader may be slow."""
 _POLL_S = 0.5
@@ -35,9 +37,13 @@ def give_elsewhere(
     """
     shared = Shared.of(project)
     assert shared is not None
-    ends_s = time.time() + _VALID_S if wait else None
+    ends_s = time.time() + (_VALID_S if wait else _VALID_LATER_S)
     orders = [SharedOrder(id=uuid.uuid4().hex, job=job, order=order, ends_s=ends_s) for job in jobs]
-    shared.change_inbox(lambda inbox: inbox.with_orders(orders))
+    try:
+        shared.change_inbox(lambda inbox: inbox.with_orders(orders))
+    except SupervisorError as error:  # perhaps only the answer of the store is lost
+        if not _given(shared, orders, f"{order} {', '.join(jobs)}"):
+            raise error from None
     replies: dict[str, str] = {}
     trouble = ""
 
@@ -54,6 +60,16 @@ def give_elsewhere(
         left = ", ".join(one.job for one in orders if one.id not in replies)
         raise SupervisorError(_no_reply(f"{order} {left}", trouble))
     return [OrderReply.from_text(replies[one.id]) for one in orders if one.id in replies]
+
+
+def _given(shared: Shared, orders: Sequence[SharedOrder], what: str) -> bool:
+    """Returns whether orders are in the inbox, or have a reply. Raises SupervisorError."""
+    left = {one.id for one in orders}
+    try:
+        left -= {one.id for one in shared.inbox().orders}
+        return not left or left <= shared.replies().keys()
+    except SupervisorError as error:
+        raise SupervisorError(_no_reply(what, error.message)) from None
 
 
 def _no_reply(what: str, trouble: str) -> str:

@@ -55,6 +55,8 @@ class LeadStatus:
     """None if nobody leads."""
     here: bool
     """Whether this host's supervisor leads."""
+    in_term: bool = False
+    """Whether the runs of this host may go on. It knows that without the store."""
     waiting: tuple[WaitingHost, ...] = ()
     trouble: str = ""
     """Why nobody knows who waits, or what the leader knows; empty if it is known."""
@@ -63,6 +65,10 @@ class LeadStatus:
     def elsewhere(self) -> bool:
         """Whether the supervisor of another host leads."""
         return not self.problem and not self.here
+
+    def waits_here(self, *, supervised: bool) -> bool:
+        """Whether this host does not run the jobs. ``supervised``: a supervisor runs here."""
+        return self.elsewhere or (supervised and not self.in_term)
 
     @property
     def vacant(self) -> bool:
@@ -208,6 +214,12 @@ class ProjectStatus:
     def led_elsewhere(self) -> bool:
         """Whether another host runs the jobs, so that this one knows little about them."""
         return self.lead is not None and self.lead.elsewhere
+
+    @property
+    def waits_here(self) -> bool:
+        """Whether this host does not run the jobs: another one does, or its supervisor waits."""
+        supervised = self.supervisor is not None
+        return self.lead is not None and self.lead.waits_here(supervised=supervised)
 
     @property
     def stuck(self) -> bool:

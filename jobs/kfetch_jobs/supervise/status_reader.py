@@ -48,9 +48,8 @@ def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
     """Returns the status of all jobs at ``now``, in seconds since 1970."""
     lead = read_lead(project, store)
     recorded = _Recorded.of(project, store)
-    waits = lead is not None and lead.vacant and recorded.supervisor is not None
-    if waits or (lead is not None and lead.elsewhere):
-        recorded = replace(recorded, runs={}, led_elsewhere=True)
+    if lead is not None and lead.waits_here(supervised=recorded.supervisor is not None):
+        recorded = replace(recorded, runs={}, waits_here=True)
     supervisor = recorded.supervisor
     looks = LeaseLooks()
     jobs = [_job_status(project, name, recorded, now, looks) for name in project.jobs()]
@@ -85,7 +84,7 @@ class _Recorded:
     runs: Mapping[str, Run]
     """The run of each job that has no end yet."""
     storage: Path
-    led_elsewhere: bool = False
+    waits_here: bool = False
     """Whether the states are those of another host's supervisor, or of the last one."""
 
     @classmethod
@@ -154,7 +153,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
     state, run = recorded.states.get(job.name), recorded.runs.get(job.name)
     pulse = read_pulse(job.directory, run.started_s) if run else None
     unreachable = read_unreachable(job, run.started_s) if run else ()
-    last = None if recorded.led_elsewhere else last_batch(job.directory)
+    last = None if recorded.waits_here else last_batch(job.directory)
     lag = job_lag(job, run.started_s, pulse, last, now) if run else JobLag()
     lag = replace(lag, at_least=lag.at_least or bool(unreachable))
     space = _checkpoint_space(job)
@@ -180,7 +179,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
             *_space_problems(job, space),
         ),
         queue_place=recorded.queue_place(job.name),
-        elsewhere=recorded.led_elsewhere,
+        elsewhere=recorded.waits_here,
         **_state_fields(state),
         **_pulse_fields(pulse, lag),
     )
@@ -230,7 +229,7 @@ def _problems(
             stop = recorded.way_to_stop(job.name)
             yield f"its file disables it, and the supervisor still starts it: {stop}"
     elif state is not None:
-        if recorded.led_elsewhere:
+        if recorded.waits_here:
             yield from failure_problems(state)
         else:
             yield from health_problems(job.file.health, state, pulse, lag, now)

@@ -418,7 +418,7 @@ class Supervisor:
         supervised.state = self._saved[job.name] = state
         report_file = self._report_file(supervised)
         try:
-            report_file.unlink(missing_ok=True)
+            self._remove_old_reports(job, run)
             write_snapshot(job, run)
             supervised.process = launch(
                 self._command(job.name, report_file),
@@ -440,6 +440,13 @@ class Supervisor:
     def _report_file(self, supervised: SupervisedJob) -> Path:
         assert supervised.run is not None
         return exit_report_path(self._project.storage / supervised.job.name, supervised.run)
+
+    def _remove_old_reports(self, job: Job, new: int) -> None:
+        """Remove the reports of runs whose ends are recorded, perhaps by another host."""
+        others = [one.id for one in self._store.open_runs() if one.id != new]
+        open_ = {exit_report_path(job.directory, run) for run in others}
+        for report in set(job.directory.glob("ending-*.json")) - open_:
+            report.unlink(missing_ok=True)
 
     def _process_ended(self, supervised: SupervisedJob, now: float) -> None:
         assert supervised.process is not None
@@ -473,6 +480,8 @@ class Supervisor:
         if state.phase is Phase.BACKOFF and state.due_s is not None:
             pause_s = state.due_s - now
             log.warning("job %s: %s; again in %.0f s", name, state.sentence or kind, pause_s)
+        elif report.interrupted:
+            log.warning("job %s: interrupted: %s", name, sentence)
         elif state.phase is Phase.FAILED:
             log.error("job %s: given up: %s", name, state.sentence)
         else:

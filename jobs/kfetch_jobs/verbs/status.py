@@ -117,8 +117,7 @@ def _show(overview: ProjectStatus) -> None:
         typer.echo(f"{name}: no supervisor runs{here}: start one with kfetch up")
     else:
         since = duration(now - (overview.supervised_s or now))
-        leads = overview.lead is None or overview.lead.here
-        does = "supervised" if leads else "waits for the lead"
+        does = "waits for the lead" if overview.waits_here else "supervised"
         typer.echo(f"{name}: {does} for {since} by {overview.supervisor}")
     for sentence in overview.lead.sentences() if overview.lead else ():
         typer.echo(sentence)

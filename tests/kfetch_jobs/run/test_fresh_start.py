@@ -65,7 +65,7 @@ def gone(request: pytest.FixtureRequest) -> str:
     request.getfixturevalue(request.param)
     table = Path.cwd() / "lake"
     return {
-        "lost": f"{Path.cwd() / NOTE} tells of its earlier runs: ",
+        "lost": f"the note in {Path.cwd() / NOTE} tells of its earlier runs: ",
         "moved": f"its table {table} has rows of a query that this storage lacks: ",
     }[str(request.param)]
 

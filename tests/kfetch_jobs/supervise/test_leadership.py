@@ -297,7 +297,8 @@ def test_an_order_from_elsewhere(hosts: list[Host], monkeypatch: pytest.MonkeyPa
     second.job("odd", CONTINUOUS, UNTIL_TERM)
     with second.store() as store:  # nobody leads
         assert control.give_order(second.project, store, ["odd"], Order.STOP) is None
-        assert 1 == len(first.shared.inbox().orders)
+        [waiting] = first.shared.inbox().orders
+        assert waiting.ends_s is not None
         assert [] == store.waiting_orders()
 
 
@@ -309,6 +310,11 @@ def test_an_order_of_a_dead_leader(hosts: list[Host]) -> None:
     with first.take() as supervisor:
         first.until_runs(supervisor, "a")
         first.shared.change_inbox(lambda inbox: inbox.with_orders([order]))
+        with first.store() as store:
+            assert supervisor._lead is not None
+            supervisor._lead._inbox_at = 0.0  # its next look is due
+            supervisor._lead.take_orders(store)
+            assert ["a"] == [one.job for one in store.waiting_orders()]
     first.clear()
     with second.take() as supervisor:
         second.until_phase(supervisor, "a", Phase.STOPPED)
@@ -323,6 +329,7 @@ def test_an_order_that_has_ended(hosts: list[Host]) -> None:
         second.shared.change_inbox(lambda inbox: inbox.with_orders([order]))
         first.until(supervisor, lambda: "1" in second.shared.replies())
         assert "busy for too long" in second.shared.replies()["1"]
+        assert "clocks" in second.shared.replies()["1"]
         assert Phase.RUNNING is first.phase("a")
 
 
@@ -351,6 +358,26 @@ def test_a_command_that_waits_for_a_reply(
         give()
     proxy.fault("GET", "/state", Fault.BUSY, times=99)
     with pytest.raises(SupervisorError, match=r"nobody knows whether .* stop a, b: .*the store"):
+        give()
+
+
+@pytest.mark.parametrize("kind", ["s3"])
+def test_an_order_whose_answer_is_lost(hosts: list[Host], proxy: Proxy) -> None:
+    """The command waits for its reply if the order is in the inbox. It says so if nobody knows."""
+    first, second = hosts
+    give = partial(give_elsewhere, first.project, ["a"], Order.STOP, wait=False)
+    proxy.fault("PUT", "/inbox", Fault.LOST_ANSWER, times=99)
+    assert [] == give()
+    assert ["a"] == [one.job for one in second.shared.inbox().orders]
+    proxy.heal()
+    proxy.fault("PUT", "/inbox", Fault.BUSY, times=99)
+    with pytest.raises(SupervisorError, match="inbox can't be used: the store fails"):
+        give()
+    proxy.heal()
+    first.shared.change_inbox(lambda inbox: replace(inbox, orders=()))
+    proxy.fault("PUT", "/inbox", Fault.BUSY, times=99)
+    proxy.fault("GET", "/state", Fault.BUSY, times=99)
+    with pytest.raises(SupervisorError, match=r"nobody knows whether .* carried out stop a: "):
         give()
 
 

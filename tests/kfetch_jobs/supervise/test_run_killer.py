@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import signal
 import time
+from dataclasses import asdict
 
 import psutil
 import pytest
 
 from kfetch_jobs.errors import SupervisorError
-from kfetch_jobs.progress.exit_report import ExitKind
-from kfetch_jobs.progress.reports import exit_report_path
+from kfetch_jobs.progress.exit_report import ExitKind, interruption
+from kfetch_jobs.progress.reports import exit_report_path, write_exit_report
 from kfetch_jobs.supervise import control, processes, run_killer, supervisor
 from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.supervisor import Supervisor
@@ -113,6 +116,44 @@ def test_an_unwanted_run_keeps_its_own_end(stage: Stage) -> None:
     ended = stage.runs("a")[0]
     assert (ExitKind.FAILED, "it was failed") == (ended.kind, ended.sentence)
     assert not report.exists()
+
+
+def test_a_run_that_lost_its_lease_keeps_its_end(stage: Stage) -> None:
+    """``kfetch down`` does not claim it."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    stage.job("b", CONTINUOUS, UNTIL_TERM)
+    with stage.take() as first:
+        stage.until_runs(first, "a", "b")
+        [run] = stage.runs("a")
+    report = exit_report_path(stage.storage / "a", run.id)
+    write_exit_report(report, interruption("its lease is lost"))
+    run_killer.report_interruption(stage.storage, run.id, "a", "by kfetch down")
+    with stage.store() as store:
+        run_killer.record_own_end(store, stage.storage, run, stage.now, "by kfetch down")
+    assert "its lease is lost" == stage.runs("a")[0].sentence
+
+
+def test_reports_of_older_runs_go(stage: Stage) -> None:
+    """Another host may have recorded the ends of these runs."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    old = exit_report_path(stage.storage / "a", 12345)
+    old.parent.mkdir(parents=True, exist_ok=True)
+    write_exit_report(old, interruption("its lease is lost"))
+    with stage.take() as first:
+        stage.until_runs(first, "a")
+    assert not old.exists()
+
+
+def test_a_job_that_loses_its_lease_is_logged(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its run goes on at once, so only the log warns of it."""
+    (stage.place / "lost.json").write_text(json.dumps(asdict(interruption("its lease is lost"))))
+    stage.job("a", CONTINUOUS, SAY.format(kind="lost"))
+    with stage.take() as first:
+        stage.until(first, lambda: any(run.kind for run in stage.runs("a")))
+    warned = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert [one for one in warned if one.startswith("job a: interrupted: its lease is lost")]
 
 
 def test_down_tells_what_does_not_die(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

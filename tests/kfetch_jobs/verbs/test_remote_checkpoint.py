@@ -77,6 +77,7 @@ def test_a_checkpoint_that_was_not_copied(
 
     assert 1 == code
     assert f"FAILS: job clicks has no offsets in its checkpoint {store.uri}/" in said
+    assert f"the note in {store.uri}/{tmp_path.name}/ck.origin.json and " in said
     assert "checkpoint.origin.json tells of its earlier runs" in said
 
 

@@ -19,7 +19,7 @@ from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.offsets.execution import jobs_at_rest
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.progress_file import append_entry
-from kfetch_jobs.supervise.leadership import Shared
+from kfetch_jobs.supervise.leadership import Shared, term_file
 from kfetch_jobs.supervise.shared_state import WaitingHost
 from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.status_reader import read_status
@@ -49,6 +49,8 @@ def leads(project: Project, holder: Holder, phase: Phase) -> None:
     now = time.time()
     lease = taken(None, holder, 30.0, now - 90)
     shared.lease.write(lease.content(), None)
+    if holder.purpose == shared.purpose:
+        term_file(project.storage).end_in(30.0)
     host = WaitingHost(place="c", host="node-c", pid=77, since_s=now - 30, seen_s=now)
     shared.change_inbox(lambda inbox: inbox.with_waiting(host))
     with Store.of(project.storage) as store:
@@ -59,6 +61,12 @@ def files(project: Project) -> Shared:
     shared = Shared.of(project)
     assert shared is not None
     return shared
+
+
+def lease_is_from(project: Project, written_s: float) -> None:
+    """Let the store have written the leader's lease at another time."""
+    [version] = (project.path.parent / "../data/state/leader.lease").glob("[0-9]*")
+    os.utime(version, (written_s, written_s))
 
 
 def samples(project: Project) -> dict[str, float]:
@@ -112,20 +120,43 @@ def test_a_host_that_leads(shared: Project, kfetch: Command) -> None:
     assert (1, 1) == (values["kfetch_supervisor_leads"], values["kfetch_job_enabled"])
 
 
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_clock_ahead_of_the_store(shared: Project, kfetch: Command, is_own: bool) -> None:
+    """A leader leads although the clocks of host and store differ by minutes."""
+    leads(shared, this_process(files(shared).purpose) if is_own else AWAY, Phase.RUNNING)
+    lease_is_from(shared, time.time() - 200)
+
+    said = kfetch("status")[1]
+    assert ("this host" if is_own else "host node-a") + " leads since " in said
+    assert "no supervisor leads" not in said
+
+
+def test_a_supervisor_that_is_frozen(shared: Project, kfetch: Command) -> None:
+    """Its own host says so as soon as the lease is over."""
+    leads(shared, this_process(files(shared).purpose), Phase.RUNNING)
+    term_file(shared.storage).close()
+    lease_is_from(shared, time.time() - 60)
+
+    code, said, _ = kfetch("status")
+    assert 3 == code
+    assert "no supervisor leads, because the lease of" in said
+
+
 def test_nobody_leads(shared: Project, kfetch: Command) -> None:
     """That is unhealthy, and the status says what follows."""
     code, said, _ = kfetch("status")
     assert 3 == code
     assert "no supervisor leads: start one with kfetch up" in said
-    assert 0 == samples(shared)["kfetch_supervisor_leads"]
+    values = samples(shared)
+    assert 0 == values["kfetch_supervisor_leads"]
+    assert "kfetch_job_enabled" not in values
 
 
 def test_a_leader_that_is_dead(shared: Project, kfetch: Command) -> None:
     """Nobody names it as leading once its lease is over. An order waits for the next leader."""
     leads(shared, AWAY, Phase.RUNNING)
     files(shared).say_waiting_no_more()
-    [version] = (shared.path.parent / "../data/state/leader.lease").glob("[0-9]*")
-    os.utime(version, (1000.0, 1000.0))
+    lease_is_from(shared, 1000.0)
 
     code, said, _ = kfetch("status")
     assert 3 == code
@@ -134,6 +165,7 @@ def test_a_leader_that_is_dead(shared: Project, kfetch: Command) -> None:
         "1970-01-01 00:17:20 UTC: one that waits takes over" in said
     )
     assert "leads since" not in said
+    assert "kfetch_job_enabled" not in samples(shared)
     assert 1040.0 == json.loads(kfetch("status", "--json")[1])["lead"]["leader"]["over_at"]
     code, said, _ = kfetch("stop", "clicks")
     assert (0, "no supervisor leads: the next leader does it (stop clicks)\n") == (code, said)
@@ -177,6 +209,9 @@ def test_a_state_that_cannot_be_reached(shared: Project, kfetch: Command) -> Non
     code, said, _ = kfetch("status")
     assert 3 == code
     assert "nobody knows who leads: s3a://lake/state/leader.lease can't be read" in said
+    assert "waits for the lead" in said
+    term_file(shared.storage).end_in(30.0)
+    assert "supervised for" in kfetch("status")[1]
     code, _, said = kfetch("pause", "clicks")
     assert 1 == code
     assert "nobody knows who leads" in said
