@@ -121,7 +121,7 @@ def test_kills_at_each_step(table: Table) -> None:
 
     for fault in (Fault.BUSY, Fault.CUT, Fault.LOST_ANSWER, Fault.HALF_ANSWER):
         table.proxy.fault("PUT", "/part-", fault)
-        table.proxy.fault("PUT", "_delta_log/", fault)
+        table.proxy.fault("PUT", f"_delta_log/{2:020}", fault)  # the next commit
     table.run_to_its_end(die=True, tell=True)
     assert 8 == table.proxy.faults
 

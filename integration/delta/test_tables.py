@@ -255,8 +255,8 @@ def test_what_is_refused_before_the_first_file(
     spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT filled CHECK (value <> '')")
     with pytest.raises(TableRefused, match="has the constraint filled"):
         straight(spark, options, tmp_path)
-    with pytest.raises(NotBuilt, match="s3a://lake/t is elsewhere"):
-        delta.stream(spark, options, table="s3a://lake/t", checkpoint=str(tmp_path / "c"))
+    with pytest.raises(NotBuilt, match="wasbs://lake/t is elsewhere"):
+        delta.stream(spark, options, table="wasbs://lake/t", checkpoint=str(tmp_path / "c"))
     with pytest.raises(OptionError, match="startingOfsets"):
         straight(spark, options | {"startingOfsets": "latest"}, tmp_path)
     assert [] == list(table.glob("*.parquet"))

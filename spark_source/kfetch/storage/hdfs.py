@@ -6,6 +6,7 @@ name that is taken. It compares no tags: the lease is a directory of versions, a
 
 from __future__ import annotations
 
+import errno
 import re
 import threading
 import uuid
@@ -22,6 +23,11 @@ _PORT = 8020
 """A namenode's port, if the URI has none."""
 _JAVA = re.compile(r"\w+Exception")
 """A namenode's error."""
+COPIED_MAX = 64 << 20
+"""The largest file that is copied, in bytes."""
+_HANGING_MAX = 64
+_hanging: list[threading.Thread] = []
+"""Requests of this process that were given up and still wait for a namenode."""
 _T = TypeVar("_T")
 
 
@@ -77,8 +83,12 @@ class HdfsStore:
         return {"e_tag": key}
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file."""
-        self.put(target, self.get(source).bytes())
+        """Copy a file, through memory. Raises OSError for one that is too large for that."""
+        found = self.get(source)
+        if found.meta["size"] > COPIED_MAX:
+            text = f"a file of HDFS with more than {COPIED_MAX >> 20} MiB can't be copied"
+            raise OSError(errno.EFBIG, text, f"/{source}")
+        self.put(target, found.bytes())
 
     def delete(self, keys: str | Iterable[str]) -> None:
         """Remove files. Nothing tells whether they were there."""
@@ -138,9 +148,14 @@ class HdfsStore:
             except BaseException as cause:
                 answers.append(cause)
 
+        _hanging[:] = [one for one in _hanging if one.is_alive()]
+        if len(_hanging) >= _HANGING_MAX:
+            raise _as_obstore(TimeoutError("no answer"))
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
         thread.join(self._wait_s)
+        if thread.is_alive():
+            _hanging.append(thread)
         answer = answers[0] if answers else TimeoutError("no answer")
         if isinstance(answer, BaseException):
             raise _as_obstore(answer)

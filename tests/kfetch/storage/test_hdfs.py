@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import builtins
 import socket
+import threading
 import time
 from typing import Any
 
 import pytest
 
 from kfetch.errors import OptionError
+from kfetch.storage import hdfs
 from kfetch.storage.hdfs import hdfs_config
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import stored_path, versioned
@@ -67,3 +69,25 @@ def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
 
     with pytest.raises(OptionError, match=r"package hdfs_native.*pip install 'kfetch\[hdfs\]'"):
         stored_path("hdfs://name:8020/ck", {})
+
+
+def test_requests_that_hang_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With too many of them, a further one fails at once, and starts no thread."""
+    monkeypatch.setattr(hdfs, "_HANGING_MAX", 0)
+    path = stored_path("hdfs://127.0.0.1:1/ck.lease", {})
+    assert isinstance(path, ObjectPath)
+    before = threading.active_count()
+    with pytest.raises(OSError, match="no answer"):
+        path.read_bytes()
+
+    assert before == threading.active_count()
+
+
+def test_a_large_file_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy goes through memory, so its size has a limit. The error names the file."""
+    path = stored_path("hdfs://127.0.0.1:1/large", {})
+    assert isinstance(path, ObjectPath)
+    monkeypatch.setattr(path.store, "head", lambda key: {"size": hdfs.COPIED_MAX + 1})
+
+    with pytest.raises(OSError, match="more than 64 MiB can't be copied: '/large'"):
+        path.store.copy("large", "other")
