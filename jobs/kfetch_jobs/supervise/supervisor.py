@@ -17,7 +17,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -414,11 +414,12 @@ class Supervisor:
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
         job, now = supervised.job, self._clock.late(now)
         state = state_machine.after_launch(supervised.rules, supervised.state, now)
+        self._remove_old_reports(job)
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
         report_file = self._report_file(supervised)
         try:
-            self._remove_old_reports(job, run)
+            report_file.unlink(missing_ok=True)
             write_snapshot(job, run)
             supervised.process = launch(
                 self._command(job.name, report_file),
@@ -441,12 +442,12 @@ class Supervisor:
         assert supervised.run is not None
         return exit_report_path(self._project.storage / supervised.job.name, supervised.run)
 
-    def _remove_old_reports(self, job: Job, new: int) -> None:
+    def _remove_old_reports(self, job: Job) -> None:
         """Remove the reports of runs whose ends are recorded, perhaps by another host."""
-        others = [one.id for one in self._store.open_runs() if one.id != new]
-        open_ = {exit_report_path(job.directory, run) for run in others}
-        for report in set(job.directory.glob("ending-*.json")) - open_:
-            report.unlink(missing_ok=True)
+        open_ = {exit_report_path(job.directory, one.id) for one in self._store.open_runs()}
+        with suppress(OSError):  # the next launch removes them
+            for report in set(job.directory.glob("ending-*.json")) - open_:
+                report.unlink(missing_ok=True)
 
     def _process_ended(self, supervised: SupervisedJob, now: float) -> None:
         assert supervised.process is not None
