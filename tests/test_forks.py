@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 TESTS = """
-import os, pytest, warnings
+import os, pytest, signal, warnings
 from pathlib import Path
 
 IMPORTED = os.getpid()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
 
 @pytest.fixture(scope="session", autouse=True)
 def torn_down():
@@ -61,7 +62,9 @@ def run(directory: Path, *words: str) -> tuple[int, str]:
     root = str(Path(__file__).parent.parent)
     (directory / "files").mkdir()
     environ = {"PYTHONPATH": root, "PYTEST_DEBUG_TEMPROOT": str(directory / "files")}
-    ran = subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True)
+    ran = subprocess.run(
+        command, cwd=directory, env=environ, capture_output=True, text=True, timeout=60
+    )
     return ran.returncode, ran.stdout + ran.stderr
 
 
