@@ -11,7 +11,7 @@ import os, pytest, signal, warnings
 from pathlib import Path
 
 IMPORTED = os.getpid()
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of a shell ignore it
 
 @pytest.fixture(scope="session", autouse=True)
 def torn_down():
