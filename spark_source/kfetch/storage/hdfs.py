@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from kfetch.storage.objects import READ_MAX
+
 SCHEMES = ("hdfs",)
 """The scheme of URIs in HDFS."""
 
@@ -23,8 +25,6 @@ _PORT = 8020
 """A namenode's port, if the URI has none."""
 _JAVA = re.compile(r"\w+Exception")
 """A namenode's error."""
-COPIED_MAX = 64 << 20
-"""The largest file that is copied, in bytes."""
 _HANGING_MAX = 64
 _hanging: list[threading.Thread] = []
 """Requests of this process that were given up and still wait for a namenode."""
@@ -85,8 +85,8 @@ class HdfsStore:
     def copy(self, source: str, target: str) -> None:
         """Copy a file, through memory. Raises OSError for one that is too large for that."""
         found = self.get(source)
-        if found.meta["size"] > COPIED_MAX:
-            text = f"a file of HDFS with more than {COPIED_MAX >> 20} MiB can't be copied"
+        if found.meta["size"] > READ_MAX:
+            text = f"a file of HDFS with more than {READ_MAX >> 20} MiB can't be copied"
             raise OSError(errno.EFBIG, text, f"/{source}")
         self.put(target, found.bytes())
 

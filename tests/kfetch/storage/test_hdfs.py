@@ -13,7 +13,7 @@ import pytest
 from kfetch.errors import OptionError
 from kfetch.storage import hdfs
 from kfetch.storage.hdfs import hdfs_config
-from kfetch.storage.objects import ObjectPath
+from kfetch.storage.objects import READ_MAX, ObjectPath
 from kfetch.storage.open import stored_path, versioned
 from kfetch.storage.versions import VersionedDirectory
 
@@ -87,7 +87,7 @@ def test_a_large_file_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy goes through memory, so its size has a limit. The error names the file."""
     path = stored_path("hdfs://127.0.0.1:1/large", {})
     assert isinstance(path, ObjectPath)
-    monkeypatch.setattr(path.store, "head", lambda key: {"size": hdfs.COPIED_MAX + 1})
+    monkeypatch.setattr(path.store, "head", lambda key: {"size": READ_MAX + 1})
 
     with pytest.raises(OSError, match="more than 64 MiB can't be copied: '/large'"):
         path.store.copy("large", "other")
