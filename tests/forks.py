@@ -18,7 +18,16 @@ from contextlib import suppress
 from itertools import groupby
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
-from signal import SIG_IGN, SIGINT, SIGKILL, signal
+from signal import (
+    SIG_BLOCK,
+    SIG_IGN,
+    SIG_SETMASK,
+    SIG_UNBLOCK,
+    SIGINT,
+    SIGKILL,
+    pthread_sigmask,
+    signal,
+)
 from typing import Any
 
 import pytest
@@ -69,8 +78,13 @@ class _Forks:
         """Start the forks and report their results. Raises for ``-x`` and for a lost fork."""
         try:
             assert threading.active_count() == 1, "a test file starts a thread when it is imported"
-            for number in range(self._session.config.option.forks):
-                self._start(number)
+            # An interrupt waits until each fork is known.
+            before = pthread_sigmask(SIG_BLOCK, {SIGINT})
+            try:
+                for number in range(self._session.config.option.forks):
+                    self._start(number)
+            finally:
+                pthread_sigmask(SIG_SETMASK, before)
             while self._running:
                 for connection in wait(list(self._running)):
                     assert isinstance(connection, Connection)
@@ -156,6 +170,7 @@ class _Forks:
 def _work(session: pytest.Session, number: int, tests: Iterator[int], reports: Connection) -> None:
     """Run tests until none is left, and end this process."""
     try:
+        pthread_sigmask(SIG_UNBLOCK, {SIGINT})
         _be_independent(session.config, number)
         session.config.pluginmanager.register(_Reporter(reports))
         items = session.items
