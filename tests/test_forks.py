@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 TESTS = """
-import os, pytest, signal, warnings
+import os, pytest, signal, time, warnings
 from pathlib import Path
 
 IMPORTED = os.getpid()
@@ -27,6 +27,7 @@ def test_good(number, tmp_path, capfd):
     assert "one of many" == capfd.readouterr().out
     Path("pids", f"{Path(__file__).stem}.{os.getpid()}").touch()
     assert IMPORTED == os.getppid()
+    time.sleep(float(os.environ.get("PACE_S", "0")))
 
 def test_bad():
     print("a hint")
@@ -53,8 +54,11 @@ def test_garbage():
 """
 
 
-def run(directory: Path, *words: str) -> tuple[int, str]:
-    """Run some of TESTS in three forks. Returns the exit code and the output."""
+def run(directory: Path, *words: str, pace_s: float = 0) -> tuple[int, str]:
+    """Run some of TESTS in three forks. Returns the exit code and the output.
+
+    ``pace_s``: how long each good test takes.
+    """
     (directory / "pids").mkdir()
     (directory / "test_it.py").write_text(TESTS)
     (directory / "pytest.ini").write_text("[pytest]\n")
@@ -62,6 +66,7 @@ def run(directory: Path, *words: str) -> tuple[int, str]:
     root = str(Path(__file__).parent.parent)
     (directory / "files").mkdir()
     environ = {"PYTHONPATH": root, "PYTEST_DEBUG_TEMPROOT": str(directory / "files")}
+    environ["PACE_S"] = str(pace_s)
     ran = subprocess.run(
         command, cwd=directory, env=environ, capture_output=True, text=True, timeout=60
     )
@@ -85,7 +90,7 @@ def test_results_of_all_forks(tmp_path: Path) -> None:
 def test_a_lost_fork(tmp_path: Path) -> None:
     """A process that ends within a test fails the run, with the name of the test. The others run
     the test that they have taken, and no other."""
-    code, output = run(tmp_path, "-k", "lost or good", "-p", "no:randomly")
+    code, output = run(tmp_path, "-k", "lost or good", "-p", "no:randomly", pace_s=0.05)
     assert 1 == code
     assert "the process that ran test_it.py::test_lost is gone" in output
     assert "40 passed" not in output
