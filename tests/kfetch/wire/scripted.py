@@ -181,6 +181,11 @@ class ScriptedBroker:
         self._join(self._threads)
         self._threads.clear()
 
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self._release_port()
+
     def _release_port(self) -> None:
         if self._kept_port is not None:
             self._kept_port.close()
@@ -201,8 +206,7 @@ class ScriptedBroker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
-        self._release_port()
+        self.close()
 
     def _spawn(self, target: Callable[[Any], None], argument: Any) -> None:
         thread = threading.Thread(target=target, args=(argument,), daemon=True)
