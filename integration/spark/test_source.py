@@ -107,7 +107,10 @@ def test_a_batch_is_limited_in_proportion_to_backlog(
     assert [101, 11, 1] == [sum(column) for column in zip(*sizes, strict=True)]
 
 
-@pytest.mark.parametrize("trigger", [{}, {"processingTime": "200 milliseconds"}])
+@pytest.mark.parametrize(
+    "trigger",
+    [{}, pytest.param({"processingTime": "200 milliseconds"}, marks=pytest.mark.long)],
+)
 def test_a_running_query_delivers_what_arrives(
     spark: SparkSession,
     kafka: Cluster,

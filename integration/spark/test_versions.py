@@ -26,6 +26,7 @@ def sizes(delivered: Delivered) -> list[int]:
     return [len(rows) for rows in delivered.batches if rows]
 
 
+@pytest.mark.long  # with Spark 4.2 and later, test_source and test_positions have limits, too
 def test_every_micro_batch_is_limited(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
