@@ -47,16 +47,19 @@ _LONGEST = (
     "test_other_stores.py",
     "test_two_supervisors.py",
     "test_frozen.py",
-    "test_sinks.py",
+    "test_tables.py",
     "test_offsets.py",
     "test_straight.py",
-    "test_tables.py",
+    "test_sinks.py",
     "test_page.py",
-    "test_batch.py",
     "test_call_order.py",
-    "test_triggers.py",
+    "test_sessions.py",
+    "test_killed_state.py",
+    "test_store.py",
+    "test_notebook.py",
+    "test_examples.py",
 )
-"""Files whose tests take a minute or more together, the longest first."""
+"""Files whose tests take about a minute or more together, the longest first."""
 
 
 @pytest.hookimpl(trylast=True)
