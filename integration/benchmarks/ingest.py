@@ -42,7 +42,7 @@ class Ingest:
                 "--kafka", cluster.bootstrap_servers, "--auto_offset_reset", "earliest",
                 "--consumer_group", uuid.uuid4().hex, "--max_messages_per_batch", str(_ROWS),
                 "--transform", "partition: kafka.partition", "--transform", "offset: kafka.offset",
-                "--allowed_latency", "2",
+                "--allowed_latency", "10",
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
