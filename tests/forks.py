@@ -36,8 +36,7 @@ from _pytest.threadexception import collect_thread_exception
 from _pytest.unraisableexception import collect_unraisable
 
 _TEARDOWN_S = 10
-_STOPPED = 1 << 30
-"""In place of the number of the next part: a fork runs the test that it has taken, and no other."""
+_LOOK_S = 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,6 +69,9 @@ class _Forks:
         self._parts = [list(part) for _, part in grouped]
         """The tests by their numbers, as the forks take them."""
         self._taken = get_context("fork").Value("i", 0)
+        """The forks alone lock it: an interrupted fork may keep the lock."""
+        self._stopped = get_context("fork").RawValue("b", 0)
+        """Whether a fork runs the test that it has taken, and no other."""
         self._running: dict[Connection, int] = {}
         """The test that the fork behind a connection runs now; -1 before its first one."""
         self._pids: list[int] = []
@@ -86,7 +88,8 @@ class _Forks:
             finally:
                 pthread_sigmask(SIG_SETMASK, before)
             while self._running:
-                for connection in wait(list(self._running)):
+                # An interrupt that comes just before the wait is seen after it.
+                for connection in wait(list(self._running), _LOOK_S):
                     assert isinstance(connection, Connection)
                     self._receive(connection)
         except BaseException:
@@ -119,7 +122,10 @@ class _Forks:
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if not pid:
-            _work(self._session, number, self._tests(), theirs)
+            try:
+                _work(self._session, number, self._tests(), theirs)
+            finally:
+                os._exit(0)
         theirs.close()
         self._pids.append(pid)
         self._running[ours] = -1
@@ -133,7 +139,7 @@ class _Forks:
             if part >= len(self._parts):
                 return
             for index in self._parts[part]:
-                if self._taken.value >= _STOPPED:
+                if self._stopped.value:
                     return
                 yield index
 
@@ -146,7 +152,7 @@ class _Forks:
             test = self._session.items[index].nodeid if index >= 0 else "no test yet"
             message = None
             self._session.shouldfail = f"the process that ran {test} is gone"
-            self._taken.value = _STOPPED
+            self._stopped.value = 1
         if message is None:
             del self._running[connection]
         elif isinstance(message, int):
@@ -164,12 +170,13 @@ class _Forks:
             hook.pytest_runtest_logreport(report=report)
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         if self._session.shouldfail or self._session.shouldstop:
-            self._taken.value = _STOPPED
+            self._stopped.value = 1
 
 
 def _work(session: pytest.Session, number: int, tests: Iterator[int], reports: Connection) -> None:
-    """Run tests until none is left, and end this process."""
+    """Run tests until none is left, or until an interrupt, and tear down what they set up."""
     try:
+        signal(SIGINT, _interrupt)
         pthread_sigmask(SIG_UNBLOCK, {SIGINT})
         _be_independent(session.config, number)
         session.config.pluginmanager.register(_Reporter(reports))
@@ -186,13 +193,17 @@ def _work(session: pytest.Session, number: int, tests: Iterator[int], reports: C
         collect_thread_exception(session.config)
         reports.send(None)
     except KeyboardInterrupt:
-        signal(SIGINT, SIG_IGN)  # the first process says so, and waits for the teardown
+        pass  # the first process says so, and waits for the teardown
     except BaseException:
         traceback.print_exc()
-    finally:
-        with suppress(BaseException):
-            session._setupstate.teardown_exact(None)
-        os._exit(0)
+    with suppress(BaseException):
+        session._setupstate.teardown_exact(None)
+
+
+def _interrupt(*_: object) -> None:
+    """Interrupt a test once: the teardown is not interrupted."""
+    signal(SIGINT, SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _be_independent(config: pytest.Config, number: int) -> None:

@@ -58,4 +58,4 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield begin
     for broker in brokers:
-        broker.stop()
+        broker.close()

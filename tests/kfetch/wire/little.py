@@ -132,7 +132,7 @@ class LittleKafka:
 
     def __exit__(self, *_: object) -> None:
         for broker in self.nodes.values():
-            broker.stop()
+            broker.close()
 
     def of_node(self, node: int, handler: Any) -> Any:
         def answer(request: Any) -> Any:

@@ -128,6 +128,8 @@ class ScriptedBroker:
         self._threads: list[threading.Thread] = []
         self.streams: set[socket.socket] = set()
         self._listener: socket.socket | None = None
+        self._kept_port: socket.socket | None = None
+        """While the broker is stopped: nobody else gets its port, and who connects is refused."""
         self.port = 0
         self.start()
 
@@ -158,6 +160,7 @@ class ScriptedBroker:
 
     def start(self) -> None:
         """Listen (again), on the same port as before."""
+        self._release_port()
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self.port = self._listener.getsockname()[1]
         self._spawn(self._accept, self._listener)
@@ -169,11 +172,24 @@ class ScriptedBroker:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
+            self._kept_port = socket.socket()
+            self._kept_port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._kept_port.bind(("127.0.0.1", self.port))
         # A connection that is just accepted must not outlive ``drop``: accepting ends first.
         self._join(self._threads[:1])
         self.drop()
         self._join(self._threads)
         self._threads.clear()
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self._release_port()
+
+    def _release_port(self) -> None:
+        if self._kept_port is not None:
+            self._kept_port.close()
+            self._kept_port = None
 
     def _join(self, threads: Iterable[threading.Thread]) -> None:
         for thread in threads:
@@ -190,7 +206,7 @@ class ScriptedBroker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.close()
 
     def _spawn(self, target: Callable[[Any], None], argument: Any) -> None:
         thread = threading.Thread(target=target, args=(argument,), daemon=True)
