@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ Start = Callable[[str], Any]
 
 
 def _contestants(
-    spark: Any, cluster: Cluster, values: TypedValues, by_day: bool, ingest: Path | None
+    spark: Any, cluster: Cluster, values: TypedValues, chosen: argparse.Namespace
 ) -> dict[str, Start]:
     """Returns the starts by name, each pair of them with the same rows."""
     options = {
@@ -59,7 +60,7 @@ def _contestants(
         return parsed.select("v.*", "partition", "offset", "timestamp") if parse else frame
 
     def through_spark(frame: Callable[[], Any]) -> Start:
-        return lambda directory: _started(frame(), directory, by_day)
+        return lambda directory: _started(frame(), directory, chosen.by_day)
 
     def load(given: Mapping[str, str]) -> Any:
         return spark.readStream.format("kfetch").options(**given).load()
@@ -71,12 +72,12 @@ def _contestants(
             table=f"{directory}/table",
             checkpoint=f"{directory}/checkpoint",
             trigger={"availableNow": True},
-            partition_by=_BY_DAY if by_day else {},
+            partition_by=_BY_DAY if chosen.by_day else {},
         )
 
     others: dict[str, Start] = {}
-    if ingest:
-        others[INGEST] = lambda directory: Ingest(ingest, cluster, TOPIC, directory)
+    if chosen.ingest:
+        others[INGEST] = partial(Ingest, chosen.ingest, cluster, TOPIC, chosen.records)
     return {
         f"connector + {values.function}": through_spark(lambda: connector(True)),
         f"kfetch {values.name}": through_spark(lambda: load(typed)),
@@ -158,7 +159,7 @@ def _compare(chosen: argparse.Namespace) -> tuple[dict[str, list[Run]], dict[str
         spark = stage.session(chosen.cores, UTC | DELTA, [*values.jars(), *delta_jars()])
         stack.callback(spark.stop)
         write(spark, cluster, values.values, chosen)
-        starts = _contestants(spark, cluster, values, chosen.by_day, chosen.ingest)
+        starts = _contestants(spark, cluster, values, chosen)
         if chosen.only:
             starts = {n: s for n, s in starts.items() if n.startswith(tuple(chosen.only))}
         runs: dict[str, list[Run]] = {name: [] for name in starts}
