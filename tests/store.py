@@ -2,15 +2,18 @@
 
 ``python -m tests.store`` is one in a process of its own. It prints its endpoint, and ends with its
 input. If ``KFETCH_STORE`` names an emulator of Azure or a namenode, the tests use that in its
-place. ``integration/storage/test_other_stores.py`` runs them so.
+place. If it is ``gs``, they speak to moto as to Google's store.
+``integration/storage/test_other_stores.py`` runs them so.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,6 +38,12 @@ class Store:
     endpoint: str
     uri: str = f"s3a://{BUCKET}"
     """The URI of the bucket."""
+    secret: str = "pa55word"
+    """What nobody may see."""
+    part_request: str = "partNumber="
+    """In the path of a request that brings a part of an upload."""
+    end_request: str = "?uploadId="
+    """In the path of a request that completes an upload."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -44,7 +53,7 @@ class Store:
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,
             "spark.hadoop.fs.s3a.path.style.access": "true",
             "spark.hadoop.fs.s3a.access.key": "user",
-            "spark.hadoop.fs.s3a.secret.key": "pa55word",
+            "spark.hadoop.fs.s3a.secret.key": self.secret,
         }
 
     def upload(self, directory: Path, prefix: str = "") -> ObjectPath:
@@ -91,6 +100,9 @@ class Azurite(Store):
     """A running emulator of Azure's storage of blobs, with one container."""
 
     uri: str = f"abfs://{BUCKET}@{ACCOUNT}.dfs.core.windows.net"
+    secret: str = KEY
+    part_request: str = "comp=block&"
+    end_request: str = "comp=blocklist"
 
     @property
     def settings(self) -> dict[str, str]:
@@ -107,6 +119,54 @@ class Azurite(Store):
         path.store.put(path.key, content)
 
 
+@dataclass
+class Gcs(Store):
+    """moto, with Google's rule for conditions. No emulator of Google's knows the XML API."""
+
+    uri: str = f"gs://{BUCKET}"
+    secret: str = "kfetch-gcs-key.json"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Spark's settings. With such a key, the client wants no token."""
+        key = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+        file = Path(tempfile.gettempdir()) / self.secret
+        file.write_text(json.dumps(key))
+        return {
+            "spark.hadoop.fs.gs.storage.root.url": self.endpoint,
+            "spark.hadoop.fs.gs.auth.service.account.json.keyfile": str(file),
+        }
+
+
+class _Generations:
+    """Turns ``x-goog-if-generation-match`` into S3's conditions, and ETags into generations."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._numbers = itertools.count(1700000000000001)
+        self._of: dict[tuple[str, str], int] = {}
+        """The generation of an object, by its path and ETag."""
+
+    def __call__(self, environ: dict[str, Any], start: Any) -> Any:
+        path, query = environ["PATH_INFO"], environ["QUERY_STRING"]
+        environ.setdefault("HTTP_AUTHORIZATION", "AWS4-HMAC-SHA256 Credential=user/1/r/s3/x")
+        if (wanted := environ.get("HTTP_X_GOOG_IF_GENERATION_MATCH")) == "0":
+            environ["HTTP_IF_NONE_MATCH"] = "*"
+        elif wanted is not None:
+            tags = {str(number): tag for (at, tag), number in self._of.items() if at == path}
+            environ["HTTP_IF_MATCH"] = tags.get(wanted, '"none"')
+
+        def answer(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            tag = {name.lower(): text for name, text in headers}.get("etag")
+            if tag and status.startswith("200") and "partNumber" not in query:
+                if environ["REQUEST_METHOD"] == "PUT" or (path, tag) not in self._of:
+                    self._of[path, tag] = next(self._numbers)
+                headers.append(("x-goog-generation", str(self._of[path, tag])))
+            return start(status, headers, *rest)
+
+        return self._app(environ, answer)
+
+
 def _kept() -> Any:
     """Returns what the store has: moto keeps it in this process."""
     return s3_backends["123456789012"]["aws"]
@@ -121,7 +181,8 @@ def unfinished_uploads(prefix: str) -> list[str]:
 @contextmanager
 def running_store() -> Iterator[Store]:
     """Start a store, and stop it behind the block."""
-    if other := os.environ.get("KFETCH_STORE"):
+    other = os.environ.get("KFETCH_STORE", "")
+    if other not in ("", "gs"):
         yield Hdfs(other, uri=other) if other.startswith("hdfs:") else Azurite(other)
         return
 
@@ -131,6 +192,8 @@ def running_store() -> Iterator[Store]:
 
     # moto's own server asks for each request which of AWS' services is meant: half of the time.
     app, turn = create_backend_app("s3"), Lock()
+    if other == "gs":
+        app = _Generations(app)
 
     def one_at_a_time(*request: Any) -> Any:
         """moto looks at a condition, and writes later. A store does both at once."""
@@ -142,7 +205,7 @@ def running_store() -> Iterator[Store]:
     thread.start()
     try:
         _kept().create_bucket(BUCKET, "us-east-1")
-        yield Store(f"http://127.0.0.1:{server.server_port}")
+        yield (Gcs if other else Store)(f"http://127.0.0.1:{server.server_port}")
     finally:
         server.shutdown()
         server.server_close()

@@ -1,4 +1,4 @@
-"""Tables in a store that speaks S3, written straight: each record once, whatever is killed or cut.
+"""Tables in S3 and in Azure, written straight: each record once, whatever is killed or cut.
 
 delta-rs reads the tables. The sessions have no JAR of Delta, and none of S3A.
 """
@@ -20,6 +20,7 @@ from integration.checkpoints import batches
 from integration.conftest import TopicFactory
 from integration.faults.test_kill import Child, query
 from integration.records import log_ends, producer
+from integration.storage.azurite import running_azurite
 from integration.streams import PATIENCE_S
 from kfetch.delta.places import address
 from kfetch_jobs.kafka import Cluster
@@ -33,10 +34,11 @@ _PARTITIONS = 3
 _SEED = 31
 
 
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
+@pytest.fixture(params=["s3", pytest.param("azure", marks=pytest.mark.long)])
+def proxy(request: pytest.FixtureRequest) -> Iterator[Proxy]:
     """A store in a process of its own, with faults on the way to it."""
-    with store_process() as store, proxied(store) as running:
+    started = store_process() if request.param == "s3" else running_azurite()
+    with started as store, proxied(store) as running:
         yield running
 
 
@@ -130,7 +132,8 @@ def test_kills_at_each_step(table: Table) -> None:
     written = [file for file in table.directory.rglob("*") if file.is_file()]
     assert any(file.parent.parent.name == "events" for file in written)
     assert "kfetch_delta_files" in (table.directory / "output").read_text()
-    assert [] == [file for file in written if b"pa55word" in file.read_bytes()]
+    secret = table.proxy.store.secret.encode()
+    assert [] == [file for file in written if secret in file.read_bytes()]
 
 
 _VICTIMS = {"worker": "pyspark.daemon", "executor": "CoarseGrainedExecutorBackend", "driver": ""}
@@ -157,7 +160,7 @@ def test_random_kills_during_uploads(table: Table, kills: int) -> None:
     table.run_to_its_end(cluster=True)
 
     table.check_everything_once()
-    assert any("partNumber" in path for _, path in table.proxy.requests)
+    assert uploaded(table.proxy)
     print(f"{table.proxy.faults} faults, {len(table.orphans())} orphans")
 
 
@@ -199,4 +202,4 @@ def kill_one(child: Child, table: Table, rng: random.Random) -> str:
 
 def uploaded(proxy: Proxy) -> int:
     """How many parts have left so far."""
-    return sum("partNumber" in path for _, path in list(proxy.requests))
+    return sum(proxy.store.part_request in path for _, path in list(proxy.requests))

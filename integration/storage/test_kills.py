@@ -35,9 +35,10 @@ _GOES_ON = 3
 """A run with so many micro-batches after the kill did not need the worker. A task has one try."""
 MODES = ("append", "letters", "merge", "straight", "straight-letters")
 CASES = [(place, mode) for place in ("disk", "s3") for mode in MODES]
+CASES += [("hdfs", "letters"), ("hdfs", "straight-letters")]
 
 
-@pytest.mark.parametrize(("place", "mode"), [*CASES, ("hdfs", "letters")])
+@pytest.mark.parametrize(("place", "mode"), CASES)
 def test_kills(tmp_path: Path, kafka: Cluster, topic: TopicFactory, place: str, mode: str) -> None:
     """The victim is the run, its JVM, one of Spark's Python processes, or all of them.
 

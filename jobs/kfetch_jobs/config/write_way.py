@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 
 from kfetch.errors import KfetchError
-from kfetch.storage.open import READABLE, TABLES, stored_path, table_path
+from kfetch.storage.open import READABLE, stored_path
 from kfetch_jobs.config.job import Job
 from kfetch_jobs.config.selection import Field, NeedsSpark, Selected, read_select, resolved
 
@@ -51,9 +51,9 @@ def _clauses(job: Job, settings: Mapping[str, str]) -> Iterator[str]:
     for key, table in (("sink", job.target), ("sink.deadLetters", job.dead_letters)):
         if table is not None and table.path is None:
             yield f"{key}.table, because only a catalog of Spark knows where that table is"
-        elif table is not None and (why := _unreachable(str(table.path), settings)):
+        elif table is not None and (why := _unreadable(str(table.path), settings)):
             yield f"{key}.path, because {why}"
-    if job.dead_letters is not None and (why := _unread(job.checkpoint, settings)):
+    if job.dead_letters is not None and (why := _unreadable(job.checkpoint, settings)):
         yield f"sink.deadLetters with this checkpoint, because {why}"
     yield from (f"sink.options.{name}" for name in sink.options if name.lower() != "mergeschema")
     yield from _settings(settings)
@@ -67,18 +67,10 @@ def _clauses(job: Job, settings: Mapping[str, str]) -> Iterator[str]:
         yield from _of_sql(job)
 
 
-def _unreachable(location: str, settings: Mapping[str, str]) -> str:
+def _unreadable(location: str, settings: Mapping[str, str]) -> str:
     """Returns why kfetch can't read and write a location; empty if it can. It asks no store."""
     try:
-        return "" if table_path(location, settings) else f"kfetch writes only to {TABLES}"
-    except KfetchError as cause:
-        return cause.what
-
-
-def _unread(checkpoint: str, settings: Mapping[str, str]) -> str:
-    """Returns why kfetch can't read a checkpoint; empty if it can. It asks no store."""
-    try:
-        return "" if stored_path(checkpoint, settings) else f"kfetch reads only {READABLE}"
+        return "" if stored_path(location, settings) else f"kfetch reads and writes only {READABLE}"
     except KfetchError as cause:
         return cause.what
 

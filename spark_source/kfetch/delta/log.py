@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kfetch.delta.places import address, identity, plain_errors, sync
+from kfetch.delta.places import address, identity, is_misread, plain_errors, sync
 from kfetch.delta.rules import TableDescription, check_partitions, check_table
 from kfetch.delta.types import TableField, check_fields, check_names, unknown_fields
 from kfetch.errors import OptionError, TableRefused
 from kfetch.storage.objects import ObjectPath
-from kfetch.storage.open import StoredPath
-from kfetch.storage.versions import VersionedObject
+from kfetch.storage.open import StoredPath, versioned
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +27,9 @@ _ATTEMPTS = 10
 commits that only add or rewrite files."""
 _PROBE_MAX = 8 << 20
 """The largest commit, in bytes, with which a store is asked whether it knows conditions."""
-_MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")
-"""What delta-rs reads as another path than it writes: an escape of a URI, and a backslash."""
+_PROBE_S = 30
+"""How long this is repeated while the store fails: the client repeats no conditional write."""
+_PROBE_PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +107,9 @@ class TableLog:
     def _check_store(self) -> None:
         """Raises TableRefused for a store that would let one commit replace another one."""
         newest = self._commit_file(self._table.version())
-        if not isinstance(newest, ObjectPath) or newest.head()[1] > _PROBE_MAX:
+        if isinstance(newest, ObjectPath) and newest.head()[1] > _PROBE_MAX:
             return
-        if not VersionedObject(newest).is_conditional():
+        if not _patiently(versioned(newest).is_conditional):
             raise TableRefused(
                 f"the store of the table {self._directory} ignores conditional writes "
                 "(If-None-Match), so one commit could replace another one",
@@ -273,7 +272,8 @@ def last_batch(place: StoredPath, query: str) -> int:
 def _exists(place: StoredPath) -> bool:
     if isinstance(place, ObjectPath):
         # delta-rs would hold Python's lock meanwhile, and a lease could not be renewed.
-        return bool((place / "_delta_log").page_behind("").names)
+        # Behind 0, because a killed writer of HDFS leaves a hidden file.
+        return bool((place / "_delta_log").page_behind("0").names)
     return bool(_delta_rs().DeltaTable.is_deltatable(str(place)))
 
 
@@ -290,6 +290,17 @@ def _loaded(place: StoredPath) -> Any:
             f"delta-rs can't read the table {place}: {reason}",
             action="write it with Spark: writeStream.format('delta')",
         ) from None
+
+
+def _patiently(request: Callable[[], bool]) -> bool:
+    give_up_at = time.monotonic() + _PROBE_S
+    while True:
+        try:
+            return request()
+        except OSError as cause:
+            if isinstance(cause, PermissionError) or time.monotonic() >= give_up_at:
+                raise
+            time.sleep(_PROBE_PAUSE_S)
 
 
 def _delta_rs() -> Any:
@@ -325,10 +336,11 @@ def _check_files(directory: StoredPath, files: Sequence[WrittenFile]) -> None:
 
 def _check_path(directory: StoredPath) -> None:
     """Raises TableRefused for a path that delta-rs confuses with another one."""
-    if _MISREAD.search(str(directory)):
+    if is_misread(directory):
         raise TableRefused(
             f"delta-rs can't write tables in {directory}: the path has a percent sign before two "
-            "digits, a backslash or a control character",
+            "digits, a backslash or a control character, or in HDFS a blank or a letter that a "
+            "URI encodes",
             action="rename the directory, or write with Spark: writeStream.format('delta')",
         )
 

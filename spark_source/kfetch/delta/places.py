@@ -7,19 +7,24 @@ names. So a file and its commit wait for the disk. A store has what it has confi
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from kfetch.storage.hdfs import HdfsStore
 from kfetch.storage.locations import has_scheme
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import StoredPath, stored_path
-from kfetch.storage.transfer import Upload, for_transfers, opened
+from kfetch.storage.transfer import Upload, opened
+
+_S3 = re.compile("^s3[an]:")
+_MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")
+"""What delta-rs reads as another path than it writes: an escape of a URI, and a backslash."""
 
 
 def place_of(directory: str, settings: Mapping[str, str]) -> StoredPath:
@@ -29,9 +34,9 @@ def place_of(directory: str, settings: Mapping[str, str]) -> StoredPath:
     """
     if not has_scheme(directory):
         return Path(directory)
-    place = stored_path(directory, settings)
+    place = stored_path(directory, settings, in_parts=True)
     assert place is not None, "the driver has opened it"
-    return for_transfers(place) if isinstance(place, ObjectPath) else place
+    return place
 
 
 def hadoop_settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -124,33 +129,31 @@ def readable(file: StoredPath) -> Any:
 
 
 def address(place: StoredPath) -> dict[str, Any]:
-    """Returns delta-rs's arguments for a table on a disk or in S3: URI and options of the client.
+    """Returns delta-rs's arguments for a table on a disk or in a store: URI and client's options.
 
-    The store's client is of the same kind (``object_store``). So it has the same options.
+    The store's client is of the same kind (``object_store``, hdfs-native). So it has the same
+    options.
     """
     if not isinstance(place, ObjectPath):
         return {"table_uri": str(place)}
-    store = place.store
-    retries = store.retry_config or {}
-    waits = {
-        "backoff_config.init_backoff": retries["backoff"]["init_backoff"],
-        "retry_timeout": retries["retry_timeout"],
-    }
-    options = {
-        **store.config,
-        **(store.client_options or {}),
-        "conditional_put": "etag",  # a commit fails if its number is taken
-        **{name: _milliseconds(wait) for name, wait in waits.items()},
-        "max_retries": str(retries["max_retries"]),
-    }
-    return {
-        "table_uri": f"s3://{store.config['bucket']}/{quote(place.key)}",
-        "storage_options": options,
-    }
+    root = place.store.uri if isinstance(place.store, HdfsStore) else _S3.sub("s3:", place.uri)
+    # Of S3 alone: a commit fails if its number is taken. Elsewhere it does so anyway.
+    options = {**place.options, "conditional_put": "etag"}
+    return {"table_uri": f"{root}/{_quoted(place.key)}", "storage_options": options}
 
 
-def _milliseconds(wait: timedelta) -> str:
-    return f"{wait // timedelta(milliseconds=1)}ms"
+def is_misread(place: StoredPath) -> bool:
+    """Returns whether delta-rs takes the place of a table for another one.
+
+    It decodes paths as URIs. In HDFS it does not decode what it has encoded.
+    """
+    if isinstance(place, ObjectPath) and isinstance(place.store, HdfsStore):
+        return _quoted(place.key) != place.key
+    return bool(_MISREAD.search(str(place)))
+
+
+def _quoted(key: str) -> str:
+    return quote(key, safe="/:=@,+")
 
 
 @contextmanager

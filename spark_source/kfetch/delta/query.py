@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kfetch.delta.copying import TableCopy
 from kfetch.errors import NotBuilt
-from kfetch.storage.open import TABLES, StoredPath, table_path
+from kfetch.storage.open import READABLE, StoredPath, stored_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,10 +73,10 @@ def stream(
 
 
 def _place(table: str, settings: Mapping[str, str]) -> StoredPath:
-    place = table_path(table, settings)
+    place = stored_path(table, settings)
     if place is None:
         raise NotBuilt(
-            f"kfetch.delta writes tables in {TABLES} alone, and {table} is elsewhere",
+            f"kfetch.delta writes tables in {READABLE} alone, and {table} is elsewhere",
             action="write it with Spark: writeStream.format('delta')",
         )
     return place.absolute() if isinstance(place, Path) else place

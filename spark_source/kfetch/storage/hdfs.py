@@ -1,21 +1,20 @@
 """HDFS, with those methods of obstore's stores that ``objects`` calls. Its client is hdfs-native.
 
 A file is written under a hidden name, and renamed: so it appears whole. The namenode refuses a new
-name that is taken. It compares no tags: the lease is a directory of versions, as on a disk.
+name that is taken. It compares no tags: the lease is a directory of versions, as on a disk. A file
+of ``open_writer`` has its name from the start, as on a disk.
 """
 
 from __future__ import annotations
 
-import errno
 import re
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, TypeVar
-
-from kfetch.storage.objects import READ_MAX
 
 SCHEMES = ("hdfs",)
 """The scheme of URIs in HDFS."""
@@ -25,6 +24,8 @@ _PORT = 8020
 """A namenode's port, if the URI has none."""
 _JAVA = re.compile(r"\w+Exception")
 """A namenode's error."""
+PIECE_BYTES = 1 << 20
+"""How much of a file is written or copied at once. The client itself keeps 6 MiB on their way."""
 _HANGING_MAX = 64
 _hanging: list[threading.Thread] = []
 """Requests of this process that were given up and still wait for a namenode."""
@@ -61,11 +62,13 @@ class HdfsStore:
         from hdfs_native import Client
 
         self._wait_s = wait_s
+        self.uri = f"hdfs://{authority}"
+        """That of the root, with a port."""
         try:
-            self._client = Client(f"hdfs://{authority}", config)
+            self._client = Client(self.uri, config)
         except RuntimeError:  # no name of several namenodes
-            port = "" if ":" in authority else f":{_PORT}"
-            self._client = Client(f"hdfs://{authority}{port}", config)
+            self.uri += "" if ":" in authority else f":{_PORT}"
+            self._client = Client(self.uri, config)
 
     def get(self, key: str) -> HdfsFile:
         """Returns a file. Raises FileNotFoundError."""
@@ -83,12 +86,28 @@ class HdfsStore:
         return {"e_tag": key}
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file, through memory. Raises OSError for one that is too large for that."""
-        found = self.get(source)
-        if found.meta["size"] > READ_MAX:
-            text = f"a file of HDFS with more than {READ_MAX >> 20} MiB can't be copied"
-            raise OSError(errno.EFBIG, text, f"/{source}")
-        self.put(target, found.bytes())
+        """Copy a file through memory, in pieces."""
+        reader, hidden = self.open_reader(source), _hidden(target)
+        with self.open_writer(hidden) as writer:
+            while piece := self._asked(lambda: reader.read(PIECE_BYTES)):
+                writer.write(piece)
+        self._asked(lambda: self._renamed(hidden, target, overwrite=True))
+
+    def open_reader(self, key: str) -> Any:
+        """Returns a file, which can be read as one of Python. Raises FileNotFoundError."""
+        return self._asked(lambda: self._client.read(f"/{key}"))
+
+    def open_writer(self, key: str) -> HdfsWriter:
+        """Create a file, and the directories on the way to it."""
+        from hdfs_native import WriteOptions
+
+        options = WriteOptions(create_parent=True)
+        writer = self._asked(lambda: self._client.create(f"/{key}", options))
+        return HdfsWriter(writer, self._asked, lambda: self.delete(key))
+
+    def delete_tree(self, key: str) -> None:
+        """Remove a directory with all that it has. Nothing tells whether it was there."""
+        self._asked(lambda: self._client.delete(f"/{key}", True))
 
     def delete(self, keys: str | Iterable[str]) -> None:
         """Remove files. Nothing tells whether they were there."""
@@ -120,14 +139,16 @@ class HdfsStore:
     def _put(self, key: str, content: bytes, *, overwrite: bool) -> None:
         from hdfs_native import WriteOptions
 
-        parent, _, name = f"/{key}".rpartition("/")
-        hidden = f"{parent}/.{name}.{uuid.uuid4()}.tmp"  # as Spark's own
-        with self._client.create(hidden, WriteOptions(create_parent=True)) as writer:
+        hidden = _hidden(key)
+        with self._client.create(f"/{hidden}", WriteOptions(create_parent=True)) as writer:
             writer.write(content)
+        self._renamed(hidden, key, overwrite=overwrite)
+
+    def _renamed(self, hidden: str, key: str, *, overwrite: bool) -> None:
         try:
-            self._client.rename(hidden, f"/{key}", overwrite)
+            self._client.rename(f"/{hidden}", f"/{key}", overwrite)
         except BaseException:
-            self._client.delete(hidden)
+            self._client.delete(f"/{hidden}")
             raise
 
     def _below(self, prefix: str, *, recursive: bool) -> Sequence[tuple[str, bool]]:
@@ -160,6 +181,51 @@ class HdfsStore:
         if isinstance(answer, BaseException):
             raise _as_obstore(answer)
         return answer
+
+
+class HdfsWriter:
+    """A new file of HDFS, with the methods of obstore's writer. It keeps a piece in memory."""
+
+    def __init__(
+        self, writer: Any, asked: Callable[[Callable[[], Any]], Any], delete: Callable[[], None]
+    ) -> None:
+        self._writer, self._asked, self._delete = writer, asked, delete
+        self._piece = bytearray()
+
+    def write(self, data: Any) -> None:
+        """Add bytes. They leave when there is a whole piece."""
+        self._piece += data
+        if len(self._piece) >= PIECE_BYTES:
+            self._send()
+
+    def close(self) -> None:
+        """Write the rest, and complete the file."""
+        self._send()
+        self._asked(self._writer.close)
+
+    def __enter__(self) -> HdfsWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Complete the file; remove it after an error."""
+        if kind is None:
+            self.close()
+        else:
+            self._delete()
+
+    def _send(self) -> None:
+        piece, self._piece = self._piece, bytearray()
+        self._asked(lambda: self._writer.write(piece))
+
+
+def _hidden(key: str) -> str:
+    parent, slash, name = key.rpartition("/")
+    return f"{parent}{slash}.{name}.{uuid.uuid4()}.tmp"  # as Spark's own
 
 
 def _as_obstore(cause: BaseException) -> BaseException:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _URI = re.compile(r"(?P<scheme>[^/:]*):(?P<path>.*)", re.DOTALL)
@@ -44,13 +44,16 @@ class RemoteLocation:
 def remote_location(text: str, spark: Mapping[str, str]) -> RemoteLocation:
     """Returns the parts of a location that ``local_path`` says is not on this machine.
 
-    A path without a scheme belongs to Spark's default file system, which ``spark`` names.
+    A path without a scheme belongs to Spark's default file system, which ``spark`` names. So does a
+    URI without an authority, if it has the scheme of the default one.
     """
-    uri = _URI.match(text)
-    if uri is None:
-        default = _remote(next(spark[name] for name in _DEFAULTS if name in spark))
-        return RemoteLocation(scheme=default.scheme, authority=default.authority, path=text)
-    return _remote(text)
+    default = _remote(next((spark[name] for name in _DEFAULTS if name in spark), ""))
+    if not has_scheme(text):
+        return replace(default, path=text)
+    remote = _remote(text)
+    if not remote.authority and remote.scheme == default.scheme:
+        return replace(default, path=remote.path)
+    return remote
 
 
 def _remote(text: str) -> RemoteLocation:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 _STATUS = re.compile(r"non-2xx status code[^<]{0,60}?(\d{3} [A-Z][A-Za-z ]+)")
@@ -60,6 +61,11 @@ class ObjectPath:
     """Which mark of an object a conditional write compares: ``e_tag``, or ``version``.
 
     A version is GCS's generation. Its ETags are no condition of a write.
+    """
+    options: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """The store's settings and waits by the names of ``object_store``, which delta-rs has, too.
+
+    For HDFS, they are Hadoop's. They may have keys.
     """
 
     def __str__(self) -> str:
@@ -143,6 +149,9 @@ class ObjectPath:
 
     def remove_tree(self) -> None:
         """Remove all objects below this name. A request removes many."""
+        if hasattr(self.store, "delete_tree"):  # HDFS has directories, which would stay
+            self._asked(lambda: self.store.delete_tree(self.key))
+            return
         try:
             self._remove(file.key for file in self.files())
         except FileNotFoundError:
@@ -191,15 +200,17 @@ class ObjectPath:
     def page_behind(self, name: str) -> Page:
         """Returns the first 1,000 names of objects below this one that follow ``name``.
 
-        One request: a store may begin a list anywhere.
+        One request: a store may begin a list anywhere. If a store does not, as Azurite, it takes
+        requests for all names.
         """
         below = f"{self.key}/"
 
-        def ask() -> list[Any]:
+        def ask() -> list[str]:
             listed = self.store.list(below, offset=f"{below}{name}", chunk_size=_LISTED_MAX)
-            return next(iter(listed), [])
+            names = (one["path"].removeprefix(below) for part in listed for one in part)
+            return list(islice((one for one in names if one > name), _LISTED_MAX))
 
-        names = [one["path"].removeprefix(below) for one in self._asked(ask)]
+        names = self._asked(ask)
         return Page(name, names, len(names) < _LISTED_MAX)
 
     def _asked(self, request: Callable[[], Any]) -> Any:

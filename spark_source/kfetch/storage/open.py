@@ -15,17 +15,29 @@ from kfetch.storage.locations import local_path, remote_location
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.versions import VersionedDirectory, VersionedFile, VersionedObject
 
-_TIMEOUT_S = 10
-"""How long one request may take."""
-_RETRIES_S = 30
-"""How long a request is repeated after a failure of the store or of the network."""
+_CONNECT_S = 10
+"""How long a connection may take."""
 _FIRST_PAUSE_S = 0.1
 """How long the client waits before it repeats a request. Later pauses may be longer."""
 
 READABLE = "file:, s3a:, abfss:, gs: and hdfs:"
 """What ``stored_path`` has a driver for, in words for errors."""
-TABLES = "file: and s3a:"
-"""Where tables are written without Spark. Nobody has tried it elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Patience:
+    """How long the client of a store waits. HDFS repeats no request."""
+
+    request_s: float = 10
+    """How long one request may take."""
+    retries: int = 5
+    """How often a request is repeated after a failure of the store or of the network."""
+    retries_s: float = 30
+    """For how long."""
+
+
+_FOR_PARTS = _Patience(request_s=60, retries=10, retries_s=120)
+"""For large files, in parts of 5 MiB. A micro-batch that fails costs more than a wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,35 +94,31 @@ StoredPath = Path | ObjectPath
 
 
 def stored_path(
-    text: str, settings: Mapping[str, str], *, request_s: float | None = None
+    text: str,
+    settings: Mapping[str, str],
+    *,
+    request_s: float | None = None,
+    in_parts: bool = False,
 ) -> StoredPath | None:
     """Returns the path of a location; None if kfetch has no driver for its file system.
 
     ``settings``: Spark's, by their full names. It asks no store. With ``request_s``, a request
-    takes no longer, and is not repeated. Raises OptionError if a setting can't be followed, or if a
-    driver is not installed.
+    takes no longer, and is not repeated. ``in_parts``: the client is for large files, and waits
+    longer. Raises OptionError if a setting can't be followed, or if a driver is not installed.
     """
     if (local := local_path(text, settings)) is not None:
         return local
     remote = remote_location(text, settings)
     kind = _KINDS.get(remote.scheme)
-    if kind is None or not remote.authority:
+    if kind is None or not (remote.authority or kind is _HDFS):
         return None
     arguments = kind.arguments(remote.scheme, remote.authority, settings)
-    store = _opened(kind, arguments, text, request_s)
+    patience = _FOR_PARTS if in_parts else _Patience()
+    if request_s:
+        patience = _Patience(request_s=request_s, retries=0)
+    store, options = _opened(kind, arguments, text, patience)
     key = posixpath.normpath(f"/{remote.path}").strip("/")  # Hadoop resolves a//b and a/../b, too
-    return ObjectPath(remote.root, key, store, kind.tag)
-
-
-def table_path(text: str, settings: Mapping[str, str]) -> StoredPath | None:
-    """Returns the path of a table that is written without Spark; None if it is not in ``TABLES``.
-
-    See ``stored_path``.
-    """
-    path = stored_path(text, settings)
-    if isinstance(path, Path) or remote_location(text, settings).scheme in s3.SCHEMES:
-        return path
-    return None
+    return ObjectPath(remote.root, key, store, kind.tag, options)
 
 
 def lease_beside(checkpoint: StoredPath) -> VersionedFile:
@@ -128,14 +136,15 @@ def versioned(path: StoredPath) -> VersionedFile:
 
 
 def _opened(
-    kind: _StoreKind, arguments: Mapping[str, Any], text: str, request_s: float | None
-) -> object:
+    kind: _StoreKind, arguments: Mapping[str, Any], text: str, patience: _Patience
+) -> tuple[object, dict[str, str]]:
+    """Returns a store's client, and its options for another client. See ``ObjectPath.options``."""
     try:
         from obstore import store
         from obstore.exceptions import BaseError
 
         if kind is _HDFS:
-            return hdfs.HdfsStore(**arguments, wait_s=request_s or _TIMEOUT_S)
+            return hdfs.HdfsStore(**arguments, wait_s=patience.request_s), arguments["config"]
     except RuntimeError:
         raise OptionError(
             f"kfetch knows no namenode of {text}", action=f"correct {kind.keys}"
@@ -145,19 +154,33 @@ def _opened(
             f"kfetch can't read {text} without the package {missing.name}",
             action=f"install it with pip install 'kfetch[{kind.extra}]'",
         ) from None
-    wait = f"{round((request_s or _TIMEOUT_S) * 1000)}ms"
-    waits = {"timeout": wait, "connect_timeout": wait}
+    client = {
+        "timeout": _milliseconds(patience.request_s),
+        "connect_timeout": _milliseconds(min(patience.request_s, _CONNECT_S)),
+        **arguments.get("client_options", {}),
+    }
     retries = {
-        "max_retries": 0 if request_s else 5,
-        "retry_timeout": timedelta(seconds=_RETRIES_S),
+        "max_retries": patience.retries,
+        "retry_timeout": timedelta(seconds=patience.retries_s),
         "backoff": {"init_backoff": timedelta(seconds=_FIRST_PAUSE_S)},
     }
-    options = {**waits, **arguments.get("client_options", {})}
+    # obstore's own ``config`` panics if it has a SAS (0.12).
+    given = {name: str(value) for name, value in arguments.items() if name != "client_options"}
+    options = {
+        **given,
+        **{name: str(value) for name, value in client.items()},
+        "max_retries": str(patience.retries),
+        "retry_timeout": _milliseconds(patience.retries_s),
+        "backoff_config.init_backoff": _milliseconds(_FIRST_PAUSE_S),
+    }
     try:
-        return getattr(store, kind.store)(
-            **{**arguments, "client_options": options}, retry_config=retries
-        )
+        made = getattr(store, kind.store)
+        return made(**{**arguments, "client_options": client}, retry_config=retries), options
     except BaseError:  # its text may have keys
         raise OptionError(
             f"kfetch has no complete keys for {text}", action=f"correct {kind.keys}"
         ) from None
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"

@@ -1,36 +1,23 @@
 """Large objects: written in parts, and read in pieces, so that none is in memory as a whole.
 
 Nobody sees an object before its writer calls ``complete``. A killed process leaves the parts that
-it has sent. The store keeps them, unseen, until a rule of the bucket's life cycle removes them.
+it has sent. The store keeps them, unseen, until a rule of the bucket's life cycle removes them;
+Azure removes them itself after a week. In HDFS, the file has its name from the start, as on a disk.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+from kfetch.storage.hdfs import PIECE_BYTES, HdfsStore
 from kfetch.storage.objects import ObjectPath
 
 PART_BYTES = 5 << 20
 """The size of a part. S3 takes no smaller ones, except for the last."""
 KEPT_BYTES = 2 * PART_BYTES
 """What an upload keeps in memory at most: a part on its way, and the next one."""
-_TIMEOUT = "60s"
-"""How long a part or a piece may take."""
-_RETRIES = {"max_retries": 10, "retry_timeout": timedelta(seconds=120)}
-"""Of one request. A micro-batch that fails costs more than a wait."""
-
-
-def for_transfers(path: ObjectPath) -> ObjectPath:
-    """Returns the same path with a client for large objects, which waits longer and tries more."""
-    store = path.store
-    waits = {**(store.client_options or {}), "timeout": _TIMEOUT}
-    retries = {**(store.retry_config or {}), **_RETRIES}
-    patient = type(store)(config=store.config, client_options=waits, retry_config=retries)
-    return replace(path, store=patient)
 
 
 class Upload:
@@ -41,14 +28,10 @@ class Upload:
 
     def __init__(self, path: ObjectPath) -> None:
         """It asks the store for nothing before there is a whole part."""
-        import obstore
-
         self._path = path
         self._size = 0
         with path.errors():
-            self._writer: Any = obstore.open_writer(
-                path.store, path.key, buffer_size=PART_BYTES, max_concurrency=1
-            )
+            self._writer = _writer(path)
 
     @property
     def kept_bytes(self) -> int:
@@ -66,8 +49,8 @@ class Upload:
         """Write bytes. It waits while a part is on its way. Raises OSError."""
         view = memoryview(data).cast("B")
         with self._path.errors():
-            for begin in range(0, len(view), PART_BYTES):  # a longer text would be kept whole
-                self._writer.write(view[begin : begin + PART_BYTES])
+            for begin in range(0, len(view), PIECE_BYTES):  # a longer text would be kept whole
+                self._writer.write(view[begin : begin + PIECE_BYTES])
         self._size += len(view)
         return len(view)
 
@@ -98,5 +81,16 @@ def opened(path: ObjectPath) -> Any:
     import obstore
 
     with path.errors():
-        reader = obstore.open_reader(path.store, path.key)
+        if isinstance(path.store, HdfsStore):
+            reader = path.store.open_reader(path.key)
+        else:
+            reader = obstore.open_reader(path.store, path.key)
     return SimpleNamespace(read=reader.read, seek=reader.seek, tell=reader.tell, closed=False)
+
+
+def _writer(path: ObjectPath) -> Any:
+    import obstore
+
+    if isinstance(path.store, HdfsStore):
+        return path.store.open_writer(path.key)
+    return obstore.open_writer(path.store, path.key, buffer_size=PART_BYTES, max_concurrency=1)

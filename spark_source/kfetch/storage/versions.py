@@ -91,13 +91,15 @@ class VersionedDirectory:
     path: Path | ObjectPath
     _own: list[int] = field(default_factory=list, repr=False, compare=False)
     """The numbers of the versions that this object has written and not removed."""
+    _hidden: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    """Files of unfinished writes, and the version at which this object first saw each."""
 
     def __str__(self) -> str:
         return str(self.path)
 
     def read(self) -> Version | None:
         """Returns the present version; None without one."""
-        while numbers := self._numbers():
+        while numbers := _numbers(self._names()):
             with suppress(FileNotFoundError):  # newer versions came, and this one was removed
                 return Version(str(numbers[-1]), *_read(self._file(numbers[-1])))
         return None
@@ -107,13 +109,15 @@ class VersionedDirectory:
         number = int(before or "0") + 1
         if not self._create(number, content):
             return _token_of(content, self.read())
-        numbers = self._numbers()
+        names = self._names()
+        numbers = _numbers(names)
         # The name was free again: it belonged to a version of long ago. Or the directory is gone.
         if not numbers or numbers[-1] != number:
             self._remove([number])
             return None
         self._own.append(number)
         self._remove(numbers[:-_KEPT])
+        self._sweep([name for name in names if name.startswith(".")], number)
         return str(number)
 
     def _create(self, number: int, content: bytes) -> bool:
@@ -142,6 +146,14 @@ class VersionedDirectory:
             if number in self._own:
                 self._own.remove(number)
 
+    def _sweep(self, hidden: list[str], number: int) -> None:
+        """Remove what killed writers have left. A write that is so late finds its name taken."""
+        self._hidden.update({name: self._hidden.get(name, number) for name in hidden})
+        for name in hidden:
+            if self._hidden[name] <= number - _KEPT:
+                with suppress(OSError):
+                    (self.path / name).unlink()
+
     def is_conditional(self) -> bool:
         """Returns True: file systems refuse a second file of one name."""
         return True
@@ -153,11 +165,15 @@ class VersionedDirectory:
     def _name(number: int) -> str:
         return f"{number:012}"
 
-    def _numbers(self) -> list[int]:
+    def _names(self) -> list[str]:
         try:
-            return sorted(int(file.name) for file in self.path.iterdir() if file.name.isdigit())
+            return [file.name for file in self.path.iterdir()]
         except FileNotFoundError:
             return []
+
+
+def _numbers(names: list[str]) -> list[int]:
+    return sorted(int(name) for name in names if name.isdigit())
 
 
 def _read(file: Path | ObjectPath) -> tuple[bytes, float]:
@@ -190,7 +206,7 @@ def _write_new(file: Path, content: bytes) -> bool:
                 raise
             return _create_exclusively(file, content)
     finally:
-        os.unlink(hidden)
+        Path(hidden).unlink(missing_ok=True)
 
 
 def _put(opened: BinaryIO, content: bytes) -> None:

@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -22,6 +22,7 @@ from kfetch.delta.places import address
 from kfetch.delta.source import PLANS, SETTINGS
 from kfetch.errors import TableRefused
 from kfetch.storage.objects import ObjectPath
+from kfetch.storage.open import stored_path
 from kfetch.storage.transfer import KEPT_BYTES, PART_BYTES, Upload, opened
 from kfetch_jobs.jvm.spark import REDACTION
 from tests.kfetch.delta.tables import MIB, column, field, plan_of
@@ -129,6 +130,7 @@ def test_an_upload_appears_when_it_is_complete(place: ObjectPath) -> None:
     assert bytes(11 * MIB) == bytes(opened(place / "f").read())
 
 
+@pytest.mark.s3
 @pytest.mark.parametrize("size", [1, 11 * MIB])
 def test_an_upload_that_is_given_up(place: ObjectPath, store: Store, size: int) -> None:
     """The store forgets its parts, and there is no object."""
@@ -142,22 +144,24 @@ def test_an_upload_that_is_given_up(place: ObjectPath, store: Store, size: int) 
 
 
 @pytest.mark.parametrize(
-    ("part", "fault"),
+    ("step", "fault"),
     [
-        ("uploads=", Fault.BUSY),
-        ("partNumber=1", Fault.CUT),
-        ("partNumber=2", Fault.HALF_ANSWER),
-        ("partNumber=2", Fault.LOST_ANSWER),
-        ("?uploadId=", Fault.CUT),
-        ("?uploadId=", Fault.LOST_ANSWER),
-        ("?uploadId=", Fault.HALF_ANSWER),
+        pytest.param("begin", Fault.BUSY, marks=pytest.mark.s3),
+        ("part", Fault.CUT),
+        ("part", Fault.HALF_ANSWER),
+        ("part", Fault.LOST_ANSWER),
+        ("end", Fault.CUT),
+        ("end", Fault.LOST_ANSWER),
+        ("end", Fault.HALF_ANSWER),
     ],
 )
 def test_a_store_that_cuts_uploads(
-    place: ObjectPath, proxy: Proxy, part: str, fault: Fault
+    place: ObjectPath, proxy: Proxy, step: str, fault: Fault
 ) -> None:
     """A request that fails is sent again, and the file is whole. Its end may have no answer."""
-    proxy.fault("", part, fault)
+    store = proxy.store
+    parts = {"begin": "uploads=", "part": store.part_request, "end": store.end_request}
+    proxy.fault("", parts[step], fault)
     upload = Upload(place / "f")
     upload.write(bytes(11 * MIB))
     upload.complete()
@@ -176,6 +180,7 @@ def test_a_store_that_does_not_come_back(place: ObjectPath, proxy: Proxy) -> Non
     assert proxy.store.endpoint not in str(caught.value)
 
 
+@pytest.mark.s3
 def test_a_failed_task_leaves_no_parts(place: ObjectPath, proxy: Proxy) -> None:
     """Its uploads are given up, so the store keeps nothing of them."""
 
@@ -259,6 +264,19 @@ def test_two_committers_at_once(place: ObjectPath, proxy: Proxy) -> None:
     assert {9} == {DeltaTable(**address(place)).transaction_version(name) for name in logs}
 
 
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.LOST_ANSWER, Fault.BUSY])
+def test_a_store_that_fails_at_the_start(
+    place: ObjectPath, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    """Its conditions are tried again. The client repeats no conditional write by itself."""
+    monkeypatch.setattr("kfetch.delta.log._PROBE_PAUSE_S", 0.01)
+    log_of(place)
+    proxy.fault("PUT", "_delta_log/", fault, 3)
+    log_of(place)
+
+    assert 3 == proxy.faults
+
+
 def test_a_store_that_ignores_conditions(
     place: ObjectPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,13 +334,13 @@ def test_keys_are_hidden(place: ObjectPath, proxy: Proxy) -> None:
     settings = proxy.store.settings | {"spark.other.password": "oth3r"}
     given = Copy(place, settings).reader.given
 
-    (name,) = (name for name, text in given.items() if "pa55word" in text)
+    (name,) = (name for name, text in given.items() if proxy.store.secret in text)
     assert SETTINGS == name
     for pattern in ("(?i)secret|password|token|access[.]?key", REDACTION):  # Spark's, and kfetch's
         assert re.search(pattern, name)
     assert "oth3r" not in str(given)
     assert f"{place}/rows" == json.loads(given[PLANS])[0]["directory"]
-    assert "pa55word" not in repr(place)
+    assert proxy.store.secret not in repr(place)
 
 
 def test_a_place_on_a_disk_gets_no_keys(tmp_path: Path) -> None:
@@ -330,6 +348,50 @@ def test_a_place_on_a_disk_gets_no_keys(tmp_path: Path) -> None:
     assert SETTINGS not in Copy(tmp_path, {"spark.hadoop.fs.s3a.secret.key": "k3y"}).reader.given
 
 
+@pytest.mark.parametrize(
+    ("uri", "settings", "address_", "options"),
+    [
+        (
+            "abfss://lake@shop.dfs.core.windows.net/a b",
+            {"fs.azure.account.auth.type": "SAS", "fs.azure.sas.fixed.token": "sig=x"},
+            "abfss://lake@shop.dfs.core.windows.net/a%20b",
+            {"account_name": "shop", "sas_key": "sig=x", "container_name": "lake"},
+        ),
+        (
+            "gs://lake/t",
+            {"fs.gs.auth.type": "UNAUTHENTICATED"},
+            "gs://lake/t",
+            {"bucket": "lake", "skip_signature": "True", "timeout": "10000ms"},
+        ),
+        ("s3n://lake/t", {}, "s3://lake/t", {"bucket": "lake", "max_retries": "5"}),
+        (
+            "hdfs://127.0.0.1/t",
+            {"dfs.replication": "1"},
+            "hdfs://127.0.0.1:8020/t",
+            {"dfs.replication": "1"},
+        ),
+    ],
+)
+def test_addresses(
+    uri: str, settings: dict[str, str], address_: str, options: dict[str, str]
+) -> None:
+    """delta-rs gets the settings that kfetch's own client has. None of them is shown."""
+    place = stored_path(uri, {f"spark.hadoop.{name}": text for name, text in settings.items()})
+    assert place is not None
+    given = address(place)
+
+    assert address_ == given["table_uri"]
+    assert options.items() <= given["storage_options"].items()
+    assert "sig=x" not in repr(place)
+
+
+def test_a_name_that_delta_rs_misreads_in_hdfs() -> None:
+    """There it encodes a name as in a URI, and never decodes it."""
+    with pytest.raises(TableRefused, match="in HDFS a blank"):
+        log_of(cast("ObjectPath", stored_path("hdfs://127.0.0.1:1/a b", {})))
+
+
+@pytest.mark.s3
 def test_the_bucket_stands_in_the_address(proxy: Proxy) -> None:
     """delta-rs gets what kfetch's own client has."""
     given = address(proxy.store.path("t"))

@@ -6,6 +6,7 @@ import builtins
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from kfetch.errors import OptionError
 from kfetch.storage import hdfs
 from kfetch.storage.hdfs import hdfs_config
-from kfetch.storage.objects import READ_MAX, ObjectPath
+from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import stored_path, versioned
 from kfetch.storage.versions import VersionedDirectory
 
@@ -83,11 +84,15 @@ def test_requests_that_hang_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     assert before == threading.active_count()
 
 
-def test_a_large_file_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy goes through memory, so its size has a limit. The error names the file."""
-    path = stored_path("hdfs://127.0.0.1:1/large", {})
-    assert isinstance(path, ObjectPath)
-    monkeypatch.setattr(path.store, "head", lambda key: {"size": READ_MAX + 1})
+def test_a_uri_without_a_namenode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It belongs to the default file system of Spark's settings, or of ``HADOOP_CONF_DIR``."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(OptionError, match="knows no namenode of hdfs:///ck"):
+        stored_path("hdfs:///ck", {})
+    settings = {"spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
+    assert "hdfs://127.0.0.1:1/ck" == str(stored_path("hdfs:///ck", settings))
 
-    with pytest.raises(OSError, match="more than 64 MiB can't be copied: '/large'"):
-        path.store.copy("large", "other")
+    name, value = "<name>fs.defaultFS</name>", "<value>hdfs://127.0.0.1:1</value>"
+    text = f"<configuration><property>{name}{value}</property></configuration>"
+    (tmp_path / "core-site.xml").write_text(text)
+    assert "hdfs:///ck" == str(stored_path("hdfs:///ck", {}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -15,7 +16,7 @@ import pytest
 
 from kfetch.errors import OptionError
 from kfetch.storage.objects import ObjectPath
-from kfetch.storage.open import stored_path
+from kfetch.storage.open import _Patience, stored_path
 from tests.store import Store
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
@@ -111,7 +112,7 @@ def test_a_bucket_that_does_not_exist(store: Store) -> None:
 
 def test_a_store_that_is_not_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the object. It shows no key."""
-    monkeypatch.setattr("kfetch.storage.open._RETRIES_S", 0)
+    monkeypatch.setattr("kfetch.storage.open._Patience", partial(_Patience, retries_s=0))
     path = replace(store, endpoint="http://127.0.0.1:9").path("ck/metadata")
 
     with pytest.raises(OSError, match=rf"the store fails \(no answer\): '{store.uri}/ck/m") as told:
@@ -187,3 +188,18 @@ def test_a_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
 
     with pytest.raises(OptionError, match=r"pip install 'kfetch\[s3\]'"):
         stored_path("s3a://lake/ck", {})
+
+
+def test_a_tree_is_copied_and_removed_whole(store: Store) -> None:
+    """A file may have several pieces. In HDFS no directory stays, which a list would show."""
+    source, copy = store.path("tree/from"), store.path("tree/copy")
+    large = bytes(range(256)) * (3 << 12)
+    store.put("tree/from/a b/large", large)
+    store.put("tree/from/small", b"1")
+    source.copy_tree(copy)
+
+    assert ["tree/copy/a b/large", "tree/copy/small"] == sorted(one.key for one in copy.files())
+    assert large == (copy / "a b" / "large").read_bytes()
+    copy.remove_tree()
+    assert [source] == list(source.parent.iterdir())
+    copy.remove_tree()

@@ -113,6 +113,20 @@ def test_many_writers(file: VersionedFile) -> None:
         token = answers[winner]
 
 
+def test_what_a_killed_writer_leaves(tmp_path: Path) -> None:
+    """Its hidden file goes some versions later, because no living writer needs that long."""
+    file = VersionedDirectory(tmp_path / "ck.lease")
+    token, left = file.write(b"0", None), file.path / ".000000000002.x.tmp"
+    (tmp_path / "ck.lease" / left.name).write_text("half")
+    for number in range(1, 20):
+        if number == 5:
+            assert left in list(file.path.iterdir())
+        token = file.write(str(number).encode(), token)
+
+    assert left not in list(file.path.iterdir())
+    assert file.read() == versions.Version(str(token), b"19")
+
+
 def test_a_writer_that_was_asleep(tmp_path: Path) -> None:
     """It is refused although the name of its version is free again, and its file goes."""
     file = VersionedDirectory(tmp_path / "ck.lease")

@@ -114,3 +114,4 @@ def test_the_default_file_system_is_part_of_a_place() -> None:
     """There, a path without a scheme is one of its URIs."""
     spark = {"spark.hadoop.fs.defaultFS": "s3a://lake"}
     assert place("s3a://lake/ck", spark) == place("/ck", spark) != place("file:/ck", spark)
+    assert place("s3a:///ck", spark) == place("/ck", spark) != place("hdfs:///ck", spark)

@@ -97,10 +97,10 @@ THROUGH_SPARK = [
             ("  path:", "  deadLetters: {path: d}\n  path:"),
             ("trigger:", "checkpoint: wasbs://b/c\nsingleHost: true\ntrigger:"),
         ],
-        "sink.deadLetters with this checkpoint, because kfetch reads only file:",
+        "sink.deadLetters with this checkpoint, because kfetch reads and writes only file:",
     ),
     ([("path: ${storage}/clicks/table", "table: lake.clicks")], "sink.table, because only a"),
-    ([("path: ${storage}/clicks/table", "path: hdfs://b/t")], "sink.path, because kfetch writes"),
+    ([("path: ${storage}/clicks/table", "path: dbfs:/t")], "sink.path, because kfetch reads"),
     (
         [
             ("path: ${storage}/clicks/table", "path: s3a://b/t"),
