@@ -17,10 +17,10 @@ from types import MappingProxyType
 
 from pydantic import TypeAdapter
 
+from kfetch.admin.checkpoint import Checkpoint
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
-from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.checkpoints.location import checkpoint_path
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.errors import ConfigError, JobsError

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from kfetch.admin.checkpoint import Checkpoint
 from kfetch.admin.query import Position, SourceOptions, Subscription
 from kfetch.admin.sources import KafkaReport, query_kafka
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
-from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.checkpoints.origin import check_cluster
 from kfetch_jobs.config import Job, Project

@@ -22,6 +22,7 @@ import psutil
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.database import database_errors, open_database, transaction
+from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.shared_state import (
     NO_STATE,
     ORDERS_MAX,
@@ -30,7 +31,6 @@ from kfetch_jobs.supervise.shared_state import (
     SharedState,
     StateVersion,
 )
-from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.util.process import start_of
 
 RUNS_MAX = 1000

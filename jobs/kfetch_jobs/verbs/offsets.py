@@ -14,7 +14,7 @@ from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, proje
 from kfetch_jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
-    from kfetch_jobs.checkpoints.checkpoint import Checkpoint
+    from kfetch.admin.checkpoint import Checkpoint
 
 _ABOUT = """Show or move the offsets in a job's checkpoint.
 

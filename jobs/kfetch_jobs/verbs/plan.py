@@ -16,8 +16,8 @@ from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, proje
 from kfetch_jobs.verbs.text import duration, number, offset, table, warn
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
+    from kfetch.admin.checkpoint import Checkpoint
     from kfetch.admin.sources import Partition
-    from kfetch_jobs.checkpoints.checkpoint import Checkpoint
     from kfetch_jobs.config import Job
     from kfetch_jobs.offsets.job_report import JobReport, SourceReport
 

@@ -170,7 +170,7 @@ def _behind(job: JobStatus, now: float) -> str:
 
 def _about(job: JobStatus, now: float, *, supervised: bool) -> str:
     """Returns the job's problem, else its next step. Without a supervisor there is no next step."""
-    from kfetch_jobs.supervise.state_machine import Phase
+    from kfetch_jobs.supervise.job_state import Phase
 
     settled = (None, Phase.FINISHED, Phase.FAILED, Phase.PAUSED, Phase.STOPPED)
     file_is_good = job.enabled and not job.mistake and not job.orphan
@@ -187,7 +187,7 @@ def _unknown_lag(job: JobStatus) -> str:
 
 
 def _next(job: JobStatus, now: float) -> str:
-    from kfetch_jobs.supervise.state_machine import Phase
+    from kfetch_jobs.supervise.job_state import Phase
 
     if job.phase is not Phase.WAITING:
         return job.error

@@ -291,8 +291,8 @@ def _send_order(
     timeout_s: float = _TIMEOUT_S,
 ) -> None:
     from kfetch_jobs.supervise.control import give_order, wait_until_done
+    from kfetch_jobs.supervise.job_state import Order
     from kfetch_jobs.supervise.leadership import refresh_if_led_elsewhere
-    from kfetch_jobs.supervise.state_machine import Order
     from kfetch_jobs.supervise.store import Store
 
     order = Order(word)
