@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 import typer
 
 from kfetch.admin.cli.arguments import Json
-from kfetch_jobs.util.wording import counted
+from kfetch_jobs.util.wording import counted, duration
 from kfetch_jobs.verbs.arguments import JobName, with_project
-from kfetch_jobs.verbs.text import duration, number, offset, table, warn
+from kfetch_jobs.verbs.text import number, offset, table, warn
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch.admin.checkpoint import Checkpoint

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kfetch.admin.cli.arguments import Json
-from kfetch_jobs.util.wording import utc
+from kfetch_jobs.util.wording import duration, utc
 from kfetch_jobs.verbs.arguments import with_project
-from kfetch_jobs.verbs.text import console, duration, number, table
+from kfetch_jobs.verbs.text import console, number, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
