@@ -22,8 +22,9 @@ _KAFKA, _SPARK = _DIRECTORY / "kafka.jsa", _DIRECTORY / "spark.jsa"
 # Java warns of an archive that does not fit, and of classes that it leaves out.
 _QUIET = "-Xlog:cds=off,cds+dynamic=off"
 # Brokers and Spark live for seconds here. Without the second compiler their start needs 40 % less
-# CPU: 3.2 s in place of 5.5 s for a broker, 26 s in place of 42 s for Spark with a merge.
-_FAST = "-XX:TieredStopAtLevel=1"
+# CPU: 3.2 s in place of 5.5 s for a broker, 26 s in place of 42 s for Spark with a merge. With the
+# serial collector, it is another 5 % less.
+_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _VARIABLE = "JAVA_TOOL_OPTIONS"
 _DUMP_S = 300
 """How long a JVM may write its archive: seconds on a machine at rest."""

@@ -42,27 +42,31 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", pardon)
 
 
-_LONGEST = {
-    "test_call_order.py",
-    "test_frozen.py",
-    "test_half_written.py",
-    "test_migration.py",
-    "test_offsets.py",
-    "test_page.py",
-    "test_sinks.py",
-    "test_straight.py",
-    "test_tables.py",
-    "test_two_supervisors.py",
-    "test_up.py",
+_LONGEST = (
     "test_wheels.py",
-}
-"""Files whose tests take a minute or more together."""
+    "test_other_stores.py",
+    "test_two_supervisors.py",
+    "test_frozen.py",
+    "test_tables.py",
+    "test_offsets.py",
+    "test_straight.py",
+    "test_sinks.py",
+    "test_page.py",
+    "test_call_order.py",
+    "test_sessions.py",
+    "test_killed_state.py",
+    "test_store.py",
+    "test_notebook.py",
+    "test_examples.py",
+)
+"""Files whose tests take about a minute or more together, the longest first."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files, so that the processes of a run end at about the same time."""
-    items.sort(key=lambda item: item.path.name not in _LONGEST)
+    places = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 AUTHORIZER: dict[str, object] = {

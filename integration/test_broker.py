@@ -235,11 +235,3 @@ def test_a_dead_brokers_data_is_used_again(broker: Shell) -> None:
     shown = json.loads(broker("status", "--json").stdout)
     assert shown["cluster_id"] == first["cluster_id"]
     assert shown["bootstrap_servers"] == first["bootstrap_servers"]
-
-
-def test_another_number_of_nodes_is_refused(kafka_cluster: Callable[..., Cluster]) -> None:
-    """Data of one node cannot be started as a cluster of three."""
-    cluster = kafka_cluster(nodes=1)
-    cluster.stop()
-    with pytest.raises(BrokerToolError, match="holds the data of 1 node"):
-        Cluster.start(cluster.directory, nodes=3)

@@ -1,6 +1,6 @@
 """A streaming query on two executor JVMs, for tests that look at its agents from outside.
 
-    python query.py BOOTSTRAP TOPIC CLIENT_ID
+    python -m integration.agent.query BOOTSTRAP TOPIC CLIENT_ID
 
 Prints ``running`` when the query reads, ``stopped`` when a line on stdin has stopped it, and ends
 with the Spark session at the next line.
@@ -17,6 +17,8 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 from pyspark.sql import SparkSession
 
+from integration.sessions import checkpoints_in_files
+
 
 def main(bootstrap: str, topic: str, client_id: str) -> None:
     """Read until told to stop."""
@@ -24,6 +26,7 @@ def main(bootstrap: str, topic: str, client_id: str) -> None:
         SparkSession.builder.master("local-cluster[2,2,1024]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config(map=checkpoints_in_files())
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

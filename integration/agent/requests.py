@@ -45,6 +45,8 @@ def fetches(cluster: Cluster, client_id: str) -> list[Fetch]:
 def _read(node: int, log: Path, client_id: str) -> Iterator[Fetch]:
     with log.open() as lines:
         for line in lines:
+            if not line.endswith("\n"):  # the broker still writes it
+                return
             if f'"clientId":"{client_id}"' in line and '"requestApiKeyName":"FETCH"' in line:
                 yield _fetch(node, json.loads(line[line.index("{") :]))
 

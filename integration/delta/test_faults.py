@@ -66,6 +66,7 @@ def killed_at(
     return batches(directory / "checkpoint", "commits"), orphans(table), len(places(table))
 
 
+@pytest.mark.long  # test_store kills at the same steps, where the table is in a store
 @pytest.mark.timeout(900)
 def test_kills_at_each_step_and_failed_tasks(kafka: Cluster, filled: str, tmp_path: Path) -> None:
     """SIGKILL when files are written, when they are committed, and when Spark has noted that. In

@@ -127,7 +127,13 @@ TYPED = {
 }
 
 
-@pytest.mark.parametrize("more", [TYPED, {}, {"includeHeaders": "map"}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        TYPED,
+        *(pytest.param(one, marks=pytest.mark.long) for one in ({}, {"includeHeaders": "map"})),
+    ],
+)
 def test_the_table_is_that_of_spark(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path, more: dict[str, str]
 ) -> None:
@@ -161,6 +167,7 @@ def test_the_table_is_that_of_spark(
     assert both[1] == both[0]
 
 
+@pytest.mark.long  # running/test_straight does this with jobs
 def test_both_ways_by_turns(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -228,19 +235,19 @@ def _leaves(plan: Any) -> list[Any]:
 def test_spark_maintains_the_table(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """OPTIMIZE, DELETE and a checkpoint of the log by Spark between two runs."""
+    """OPTIMIZE and DELETE by Spark between two runs."""
     name, table = topic(1), tmp_path / "table"
     options = options_of(kafka, name)
-    for turn in range(3):
+    for turn in range(2):
         write(kafka, name, [str(turn)] * 10)
         straight(spark, options, tmp_path)
         spark.sql(f"OPTIMIZE delta.`{table}`")
     spark.sql(f"DELETE FROM delta.`{table}` WHERE offset < 5")
-    write(kafka, name, ["3"] * 10)
+    write(kafka, name, ["2"] * 10)
     straight(spark, options, tmp_path)
 
     rows = spark.read.format("delta").load(str(table)).select("offset").toArrow()
-    assert list(range(5, 40)) == sorted(rows["offset"].to_pylist())
+    assert list(range(5, 30)) == sorted(rows["offset"].to_pylist())
 
 
 def test_what_is_refused_before_the_first_file(
@@ -313,7 +320,12 @@ _NUMBERS = "delta.dataSkippingNumIndexedCols"
 
 
 @pytest.mark.parametrize(
-    "properties", [{}, {_NUMBERS: "19"}, {"delta.dataSkippingStatsColumns": "n.o, `i`, clock"}]
+    "properties",
+    [
+        {},
+        pytest.param({_NUMBERS: "19"}, marks=pytest.mark.long),
+        pytest.param({"delta.dataSkippingStatsColumns": "n.o, `i`, clock"}, marks=pytest.mark.long),
+    ],
 )
 def test_the_statistics_are_those_of_spark(
     spark: SparkSession,

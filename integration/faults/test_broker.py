@@ -105,6 +105,7 @@ def test_a_recreated_topic_is_an_error(
     assert [] == again.rows
 
 
+@pytest.mark.long
 def test_a_recreated_topic_that_is_shorter_is_noticed(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

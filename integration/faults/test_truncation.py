@@ -113,7 +113,8 @@ def test_a_truncated_log_that_has_grown_again_is_noticed(
     assert [] == again.rows
 
 
-@pytest.mark.parametrize("fail", [pytest.param(True, marks=pytest.mark.long), False])
+@pytest.mark.long
+@pytest.mark.parametrize("fail", [True, False])
 def test_a_running_query_notices_a_truncation(
     spark: SparkSession, unclean: Unclean, tmp_path: Path, fail: bool
 ) -> None:

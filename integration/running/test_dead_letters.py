@@ -17,7 +17,8 @@ from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.tables import unfenced
 
-pytestmark = pytest.mark.integration
+# test_sinks has the dead letters of a transform without state.
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 DECODED = """\
   decode:
@@ -66,10 +67,10 @@ def good(number: int) -> bytes:
     ("source", "transform", "sink", "expected"),
     [
         (TYPED, DISTINCT, "", [(1,), (2,), (3,)]),
-        pytest.param(TYPED, PLAIN, "", [(1,), (1,), (1,), (2,), (3,)], marks=pytest.mark.long),
-        pytest.param(DECODED, DISTINCT, "", [(1,), (2,), (3,)], marks=pytest.mark.long),
-        pytest.param(TYPED, COUNTED, MERGE, [(1, 3), (2, 1), (3, 1)], marks=pytest.mark.long),
-        pytest.param(DECODED, COUNTED, MERGE, [(1, 3), (2, 1), (3, 1)], marks=pytest.mark.long),
+        (TYPED, PLAIN, "", [(1,), (1,), (1,), (2,), (3,)]),
+        (DECODED, DISTINCT, "", [(1,), (2,), (3,)]),
+        (TYPED, COUNTED, MERGE, [(1, 3), (2, 1), (3, 1)]),
+        (DECODED, COUNTED, MERGE, [(1, 3), (2, 1), (3, 1)]),
     ],
 )
 def test_rows_and_dead_letters_are_written_once(
@@ -112,7 +113,6 @@ def test_rows_and_dead_letters_are_written_once(
     assert data[-1].dead_letter.startswith(f"{name}-0, offset 6: ")
 
 
-@pytest.mark.long
 def test_windows(
     kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -145,7 +145,6 @@ def test_windows(
         ('source.join(source.groupBy("offset").count(), "offset")', "one.yml"),
     ],
 )
-@pytest.mark.long
 def test_what_spark_refuses(
     kafka: Cluster,
     topic: Callable[..., str],

@@ -55,6 +55,7 @@ def test_a_killed_jvm_is_named(kafka: Cluster, topic: Callable[..., str], tmp_pa
     assert last.endswith(" [SPARK_FAILED]")
 
 
+@pytest.mark.long  # the unit tests of processes show that the kernel ends a child with its parent
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_a_jvm_ends_with_its_run(kafka: Cluster, topic: Callable[..., str], tmp_path: Path) -> None:
     """A stopped JVM never wakes behind its run. Another run may have its lease by then."""

@@ -120,6 +120,7 @@ def test_offsets_of_two_partitions_have_no_order(
     assert "cannot order the rows of a key by offset: they are of several partitions" in str(error)
 
 
+@pytest.mark.long
 def test_a_table_without_the_columns_of_latest_by(
     kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_table_without_the_columns_of_latest_by(
     assert {1: "/new", 2: "old"} == {row.id: row.page for row in rows(spark, tmp_path / "table")}
 
 
+@pytest.mark.long
 def test_columns_of_others_beside_delete_when(
     kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
 ) -> None:

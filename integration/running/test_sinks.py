@@ -127,6 +127,7 @@ def clicks(source):
 """
 
 
+@pytest.mark.long
 def test_a_join_with_a_static_table_beside_dead_letters(
     kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -239,6 +240,7 @@ def test_a_changed_select(
             )
 
 
+@pytest.mark.long  # test_a_changed_select has the usual option
 @pytest.mark.parametrize("way", ["option", "setting"])
 def test_other_ways_to_let_delta_add_columns(
     kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path, way: str
@@ -268,6 +270,7 @@ def test_other_ways_to_let_delta_add_columns(
     assert [(0, None), (1, 0)] == found
 
 
+@pytest.mark.long
 def test_a_changed_type(
     kafka: Cluster, topic: Callable[..., str], spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -16,7 +16,8 @@ from integration.sessions import checkpoints_in_files
 from kfetch_jobs.jvm.maven import CACHE_VARIABLE
 from kfetch_jobs.kafka import Cluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+# In .ci/run, the short tests of `make sparks` have it, with the oldest and the newest Spark.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.long]
 
 JOB = """\
 source:

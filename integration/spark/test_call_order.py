@@ -16,12 +16,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from integration.spark.call_order import (
+    COMMON,
     HISTORIES,
+    RARE,
     Call,
     ModelSide,
     RealSide,
     in_groups,
-    needing_own_spark,
+    needs_own_spark,
 )
 from integration.streams import wait_until
 from simulation.spark.executor import MAX_FAILURES
@@ -32,12 +34,18 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def names(request: pytest.FixtureRequest) -> list[str]:
+    """The histories of the tests that run now."""
+    chosen = {item.name for item in request.session.items if item.path == request.path}
+    return [name for name in HISTORIES if f"test_the_same_calls[{name}]" in chosen]
+
+
+@pytest.fixture(scope="module")
+def killed(names: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The room of histories whose Spark was killed in their first run."""
     room = tmp_path_factory.mktemp("killed")
-    spark = subprocess.Popen(
-        [sys.executable, "-m", "integration.spark.call_order", str(room)], cwd=ROOT
-    )
+    command = [sys.executable, "-m", "integration.spark.call_order", str(room)]
+    spark = subprocess.Popen([*command, *filter(needs_own_spark, names)], cwd=ROOT)
     try:
         wait_until(lambda: (room / "ready").exists() or spark.poll() is not None, what="Spark")
         assert spark.poll() is None
@@ -58,23 +66,22 @@ def _kill(spark: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def real(
-    spark: SparkSession, killed: Path, tmp_path_factory: pytest.TempPathFactory
+    names: list[str], spark: SparkSession, killed: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[list[Call]]]:
     """The calls that Spark makes in each history. The histories run side by side."""
-    elsewhere = needing_own_spark()
     room = tmp_path_factory.mktemp("real")
     sides = {
-        name: RealSide(spark, (killed if name in elsewhere else room) / name) for name in HISTORIES
+        name: RealSide(spark, (killed if needs_own_spark(name) else room) / name) for name in names
     }
     calls: dict[str, list[list[Call]]] = {
-        name: [sides[name].recorded(0, HISTORIES[name][0])] if name in elsewhere else []
-        for name in HISTORIES
+        name: [sides[name].recorded(0, HISTORIES[name][0])] if needs_own_spark(name) else []
+        for name in names
     }
-    for number in range(max(map(len, HISTORIES.values()))):
+    for number in range(max(len(HISTORIES[name]) for name in names)):
         present = {
-            name: history[number]
-            for name, history in HISTORIES.items()
-            if len(history) > number >= len(calls[name])
+            name: HISTORIES[name][number]
+            for name in names
+            if len(HISTORIES[name]) > number >= len(calls[name])
         }
         for some in in_groups(list(present)):
             for name in some:
@@ -84,13 +91,15 @@ def real(
     return calls
 
 
-@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize(
+    "name", [*COMMON, *(pytest.param(name, marks=pytest.mark.long) for name in RARE)]
+)
 def test_the_same_calls(name: str, real: dict[str, list[list[Call]]], tmp_path: Path) -> None:
     """Spark and its model make the same calls, in the same order, with the same arguments."""
     side = ModelSide(tmp_path)
     model = []
     for number, run in enumerate(HISTORIES[name]):
-        own = number == 0 and name in needing_own_spark()
+        own = number == 0 and needs_own_spark(name)
         model.append(side.play(number, run, tries=MAX_FAILURES if own else 1))
 
     assert real[name] == model

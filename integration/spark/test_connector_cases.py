@@ -173,6 +173,7 @@ def counted(query: object) -> int:
 
 
 @pytest.mark.connector_case("KafkaMicroBatchSourceSuiteBase", "async progress tracking")
+@pytest.mark.long
 def test_asynchronous_progress(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

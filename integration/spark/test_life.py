@@ -136,6 +136,7 @@ def test_a_union_reads_both_its_sources(
     assert ["new"] == again.values
 
 
+@pytest.mark.long  # test_self_join has such a join, too
 def test_two_streams_can_be_joined(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

@@ -123,7 +123,7 @@ def test_what_arrives_after_an_empty_batch_0_is_kept(
     assert [(0, 1)] == again.places
 
 
-@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("committed", [pytest.param(True, marks=pytest.mark.long), False])
 def test_a_checkpoint_of_sparks_connector_is_taken_over(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path, committed: bool
 ) -> None:

@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 
 from integration.conftest import TopicFactory
 from integration.records import numbered, producer, write
-from integration.sparks import Feature, needs
-from integration.streams import drain, finish, kfetch, running, wait_until
+from integration.streams import drain, kfetch, running, wait_until
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
@@ -108,7 +107,10 @@ def test_a_batch_is_limited_in_proportion_to_backlog(
     assert [101, 11, 1] == [sum(column) for column in zip(*sizes, strict=True)]
 
 
-@pytest.mark.parametrize("trigger", [{}, {"processingTime": "200 milliseconds"}])
+@pytest.mark.parametrize(
+    "trigger",
+    [{}, pytest.param({"processingTime": "200 milliseconds"}, marks=pytest.mark.long)],
+)
 def test_a_running_query_delivers_what_arrives(
     spark: SparkSession,
     kafka: Cluster,
@@ -128,40 +130,3 @@ def test_a_running_query_delivers_what_arrives(
         wait_until(lambda: delivered.count >= 2, query)
 
     assert ["before", "while"] == delivered.values
-
-
-@pytest.mark.connector_case(
-    "KafkaMicroBatchSourceSuiteBase",
-    "Trigger.AvailableNow",
-)
-def test_available_now_ends_at_what_was_there(
-    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
-) -> None:
-    """An availableNow query reads in limited batches to the ends at its start, then ends."""
-    name = topic()
-    write(kafka, name, numbered("v", 10))
-    source = kfetch(
-        spark, kafka, subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger=4
-    )
-
-    delivered = drain(source, tmp_path)
-
-    assert [4, 4, 2] == [len(batch) for batch in delivered.batches]
-    assert numbered("v", 10) == delivered.values
-
-
-@needs(Feature.UNLIMITED_ONCE)
-def test_once_is_one_batch_of_everything(
-    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
-) -> None:
-    """A query triggered once reads all there is in one batch, above maxOffsetsPerTrigger too."""
-    name = topic()
-    write(kafka, name, numbered("v", 10))
-    source = kfetch(
-        spark, kafka, subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger=4
-    )
-
-    with running(source, tmp_path, once=True) as (query, delivered):
-        finish(query)
-
-    assert [10] == [len(batch) for batch in delivered.batches]

@@ -41,12 +41,8 @@ FEATURES = (
         (*(f"{_CONTRACT}/test_{name}.py" for name in _CASES), f"{_SPARK}/test_connector_cases.py"),
         (f"{_CONTRACT}/test_options.py",),
     ),
-    FeatureRow(
-        "kill",
-        "kill -9 with state",
-        (f"{_FAULTS}/test_killed_state.py",),
-        (f"{_FAULTS}/test_killed_state.py",),
-    ),
+    # It starts Spark three times, so the short tests leave it to the integration tests.
+    FeatureRow("kill", "kill -9 with state", (f"{_FAULTS}/test_killed_state.py",)),
     FeatureRow("truncation", "truncation", (f"{_FAULTS}/test_truncation.py",)),
     FeatureRow(
         "recreated",
@@ -91,11 +87,9 @@ FEATURES = (
         (_FORMATS,),
         (f"{_FORMATS}/test_stream.py::test_the_rows_are_those_of_from_json",),
     ),
+    # The short tests leave it to the integration tests: a log-in is the same with each Spark.
     FeatureRow(
-        "secured",
-        "TLS + SASL",
-        ("integration/security/test_modes.py::test_through_spark",),
-        ("integration/security/test_modes.py::test_through_spark[SASL_SSL-SCRAM-SHA-512]",),
+        "secured", "TLS + SASL", ("integration/security/test_modes.py::test_through_spark",)
     ),
     FeatureRow(
         "straight",

@@ -107,7 +107,8 @@ NAMESPACES = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-pr
 """As a container: another network, and processes that do not see those outside."""
 
 
-@pytest.mark.parametrize("place", ["disk", pytest.param("s3", marks=LONG)])
+@pytest.mark.long  # the unit tests of the job's lock have its sentences, on a disk and in a store
+@pytest.mark.parametrize("place", ["disk", "s3"])
 def test_a_second_run_on_another_host(
     tmp_path: Path, kafka: Cluster, topic: TopicFactory, place: str
 ) -> None:

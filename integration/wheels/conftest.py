@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from integration.running.commands import Project
-from integration.wheels.environment import Environment, install, uv
+from integration.wheels.environment import ARCHIVED_SPARK, Environment, install, uv
 from kfetch_jobs.kafka import Cluster
 
 
@@ -44,7 +44,8 @@ def project(
 
     The transform is ``jobs.shapes:clicks``, in the user's package.
     """
-    variables = environment.variables(user_directory) | {"PYTHONPATH": str(user_directory)}
+    variables = {**environment.variables(user_directory), **ARCHIVED_SPARK}
+    variables["PYTHONPATH"] = str(user_directory)
     command = [str(environment.bin / "kfetch")]
     project = Project(user_directory, kafka, command=command, environ=variables)
     project.kfetch("init", ".")

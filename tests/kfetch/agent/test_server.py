@@ -31,15 +31,12 @@ from kfetch.errors import AgentError, ReadStalled
 from kfetch.fetch.totals import read_stats
 from kfetch.model import OffsetRange, TopicPartition
 from kfetch.options import SourceOptions
-from kfetch.spark import options as parsing
-from tests.kfetch.agent.helpers import expected, part, wait_until
+from tests.kfetch.agent.helpers import T0, T1, Rows, expected, options, part, wait_until
 from tests.kfetch.records.batch_builder import batch, record
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.log import Log
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LARGE = b"x" * 300_000
-Rows = list[tuple[int, int, bytes]]
 
 
 @pytest.fixture
@@ -51,19 +48,6 @@ def kafka() -> Iterator[LittleKafka]:
             for n in range(8):
                 running.log(tp).append(b"%d" % n + LARGE)
         yield running
-
-
-def options(kafka: LittleKafka, **more: str) -> SourceOptions:
-    """Options with short pauses, one batch in a reply, and a small budget."""
-    common = {
-        "kafka.bootstrap.servers": kafka.bootstrap,
-        "subscribe": "t",
-        "kafkaConsumer.pollTimeoutMs": "5000",
-        "kafka.retry.backoff.ms": "1",
-        "kafka.retry.backoff.max.ms": "5",
-        "kafka.max.partition.fetch.bytes": "1",
-    }
-    return parsing.parse(common | {name.replace("__", "."): text for name, text in more.items()})
 
 
 class Agent:

@@ -213,19 +213,6 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
         "read_committed",
     ),
     (
-        {"endingOffsets": "latest"},
-        "option endingOffsets is not supported: ending offset not valid in streaming queries",
-    ),
-    (
-        {"endingTimestamp": "1"},
-        "option endingTimestamp is not supported: ending timestamp not valid in streaming queries",
-    ),
-    (
-        {"endingOffsetsByTimestamp": "{}"},
-        "option endingOffsetsByTimestamp is not supported: ending timestamp not valid in "
-        "streaming queries",
-    ),
-    (
         {"kafka.auto.offset.reset": "none"},
         "option kafka.auto.offset.reset is not supported: use startingOffsets",
     ),

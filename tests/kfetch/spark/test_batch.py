@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,15 +18,6 @@ from tests.kfetch.wire.little import LittleKafka
 
 T0 = TopicPartition("t", 0)
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
-
-
-@pytest.fixture
-def kafka() -> Iterator[LittleKafka]:
-    """Topic t with three records."""
-    with LittleKafka() as running:
-        running.create("t")
-        running.log(T0).append(b"a", b"b", b"c")
-        yield running
 
 
 def reader(kafka: LittleKafka, **options: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from types import ModuleType
 
@@ -18,19 +17,10 @@ from kfetch.spark.batch import KfetchReader, NarrowingReader, batch_reader
 from kfetch.spark.filters import conditions
 from kfetch.spark.options import parse
 from kfetch.watch.narrowing import Condition, Operator
-from tests.kfetch.spark.test_batch import REQUIRED, T0, reader, values
+from tests.kfetch.spark.test_batch import REQUIRED, reader, values
 from tests.kfetch.wire.little import LittleKafka
 
 PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
-
-
-@pytest.fixture
-def kafka() -> Iterator[LittleKafka]:
-    """Topic t with three records."""
-    with LittleKafka() as running:
-        running.create("t")
-        running.log(T0).append(b"a", b"b", b"c")
-        yield running
 
 
 @pytest.fixture

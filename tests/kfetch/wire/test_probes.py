@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import pytest
 
@@ -18,49 +16,12 @@ from kfetch.wire.connection import Connection
 from kfetch.wire.diagnosis import Listener, Verdict
 from kfetch.wire.probes import CachedProbe
 from kfetch.wire.transport import open_stream
+from tests.kfetch.wire.other_server import Answer, Peer
 
 OPTIONS = NetworkOptions(request_timeout_s=60.0, connect_timeout_s=60.0)
 ALERT = b"\x15\x03\x03\x00\x02\x02P"
 SERVER_HELLO = b"\x16\x03\x03\x04\x98\x02\x00\x00M\x03\x03"
 TLS = Verdict(listener=Listener.TLS)
-
-Answer = Callable[[bytes], bytes | None]
-
-
-class Peer:
-    """A server that is no Kafka: it answers the first bytes of each connection, then closes it.
-
-    If the answer is None, it says nothing, and keeps the connection open.
-    """
-
-    def __init__(self, answer: Answer) -> None:
-        self.connections = 0
-        self._answer = answer
-        self._streams: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self._listener.getsockname()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                stream, _ = self._listener.accept()
-                self._streams.append(stream)  # ``recv`` raises if the client has reset it
-                self.connections += 1
-                answer = self._answer(stream.recv(4096))
-                if answer is None:
-                    continue
-                stream.sendall(answer)
-                stream.close()
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(60)
-        for stream in self._streams:
-            stream.close()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from kfetch.errors import ConnectionLost, WrongListener
 from kfetch.wire import connection as connection_module
 from kfetch.wire import probes, tls
 from kfetch.wire.connection import Connection
+from tests.kfetch.wire.other_server import Peer
 from tests.kfetch.wire.scripted import Close, ScriptedBroker, Silence
 from tests.kfetch.wire.tls_helpers import (
     HOST,
@@ -39,44 +40,11 @@ def test_a_listener_without_tls_is_named() -> None:
     assert "is a Kafka listener without TLS" in caught.value.message
 
 
-class _Peer:
-    """A server that is no Kafka: it answers the first bytes, or says nothing."""
-
-    def __init__(self, answer: bytes | None) -> None:
-        self._answer = answer
-        self._open: list[socket.socket] = []
-        self._listener = socket.create_server((HOST, 0))
-        self.port = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                stream, _ = self._listener.accept()
-                self._open.append(stream)
-                stream.recv(4096)
-                if self._answer is not None:
-                    stream.sendall(self._answer)
-                    stream.close()
-
-    def __enter__(self) -> _Peer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(60)
-        for stream in self._open:
-            stream.close()
-
-
 def test_an_http_server_is_named() -> None:
     """An HTTP server answers TLS with text. A probe names it."""
     text = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-    with _Peer(text) as peer, pytest.raises(WrongListener) as caught:
-        connect(peer.port)
+    with Peer(lambda _: text) as peer, pytest.raises(WrongListener) as caught:
+        connect(peer.address[1])
 
     assert "HTTP" == caught.value.listener
 
@@ -84,11 +52,14 @@ def test_an_http_server_is_named() -> None:
 @pytest.mark.parametrize("answer", [b"", b"SSH-2.0-x\r\n"])
 def test_another_server_is_a_failed_handshake(answer: bytes) -> None:
     """What no probe recognises may be a broker that is starting: the error is ConnectionLost."""
-    with _Peer(answer) as peer, pytest.raises(ConnectionLost) as caught:
-        connect(peer.port)
+    with Peer(lambda _: answer) as peer, pytest.raises(ConnectionLost) as caught:
+        connect(peer.address[1])
 
     assert type(caught.value) is ConnectionLost
-    assert f"no connection to {HOST}:{peer.port}: the TLS handshake failed" in caught.value.message
+    assert (
+        f"no connection to {HOST}:{peer.address[1]}: the TLS handshake failed"
+        in caught.value.message
+    )
 
 
 @pytest.mark.parametrize("cause", [ConnectionResetError(104, "reset"), ssl.SSLError("early data")])
@@ -119,16 +90,16 @@ def test_a_silent_peer_has_the_connect_timeout(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(tls, "_IDENTIFY_AFTER_S", 0.02)
     monkeypatch.setattr(probes, "_PROBE_S", 0.02)
     options, began = replace(network(TLS), connect_timeout_s=0.1), time.monotonic()
-    with _Peer(None) as peer, pytest.raises(ConnectionLost, match="no answer within 0 s"):
-        Connection.open(HOST, peer.port, options, soon())
+    with Peer(lambda _: None) as peer, pytest.raises(ConnectionLost, match="no answer within 0 s"):
+        Connection.open(HOST, peer.address[1], options, soon())
 
     assert 0.1 <= time.monotonic() - began < 30
 
 
 def test_a_handshake_ends_at_the_deadline() -> None:
     """The caller's deadline limits the handshake, too."""
-    with _Peer(None) as peer, pytest.raises(ConnectionLost, match="no answer within"):
-        Connection.open(HOST, peer.port, network(TLS), soon(0.05))
+    with Peer(lambda _: None) as peer, pytest.raises(ConnectionLost, match="no answer within"):
+        Connection.open(HOST, peer.address[1], network(TLS), soon(0.05))
 
 
 def test_a_slow_handshake_goes_on_after_the_probe(

@@ -1,4 +1,4 @@
-"""What Prometheus reads of the metrics: samples by name and labels."""
+"""A micro-batch, and what Prometheus reads of the metrics: samples by name and labels."""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kfetch_jobs.metrics.collect import CollectedMetrics
+from kfetch_jobs.progress.batch import Batch
+
+BATCH = Batch(
+    batch=1,
+    started="2026-01-01T00:00:00.000Z",
+    finished=1.0,
+    rows=10,
+    seconds=0.3,
+    end=10,
+    latest=15,
+    phases={"addBatch": 0.2},
+)
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

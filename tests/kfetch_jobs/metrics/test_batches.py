@@ -11,19 +11,7 @@ from kfetch_jobs.metrics.batches import BatchMetrics
 from kfetch_jobs.metrics.collect import CollectedMetrics
 from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.progress import progress_file as progress
-from kfetch_jobs.progress.batch import Batch
-from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
-
-BATCH = Batch(
-    batch=1,
-    started="2026-01-01T00:00:00.000Z",
-    finished=1.0,
-    rows=10,
-    seconds=0.3,
-    end=10,
-    latest=15,
-    phases={"addBatch": 0.2},
-)
+from tests.kfetch_jobs.metrics.scrape import BATCH, sample_of, scraped
 
 
 def test_each_batch_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,25 +19,13 @@ from kfetch_jobs.config import Project
 from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.metrics.table import METRICS
 from kfetch_jobs.progress import progress_file as progress
-from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
 from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch.admin.cli.test_text import QUERY, STATUS
-from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
+from tests.kfetch_jobs.metrics.scrape import BATCH, sample_of, scraped
 from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
-
-BATCH = Batch(
-    batch=1,
-    started="2026-01-01T00:00:00.000Z",
-    finished=1.0,
-    rows=10,
-    seconds=0.3,
-    end=10,
-    latest=15,
-    phases={"addBatch": 0.2},
-)
 
 
 @pytest.fixture
