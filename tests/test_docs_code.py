@@ -17,7 +17,8 @@ import yaml
 
 from kfetch.admin import cli
 from kfetch.errors import OptionError
-from kfetch.options.catalogue import Treatment, lookup
+from kfetch.options.catalogue import lookup
+from kfetch.options.option import Treatment
 
 ROOT = Path(__file__).parent.parent
 PAGES = [

@@ -19,7 +19,7 @@ from kfetch_jobs.kafka import state
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.progress.reports import read_pulse
-from kfetch_jobs.supervise.state_machine import Order, Phase
+from kfetch_jobs.supervise.job_state import Order, Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.supervise.supervisor import Supervisor

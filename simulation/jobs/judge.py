@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.progress.reports import read_pulse
 from kfetch_jobs.supervise.job_lag import JobLag, job_lag
+from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.processes import MARK
-from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.status import ProjectStatus
 from kfetch_jobs.supervise.status_reader import health_problems
 from kfetch_jobs.supervise.store import _state

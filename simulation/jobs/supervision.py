@@ -13,8 +13,8 @@ from pathlib import Path
 from kfetch_jobs import config
 from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
 from kfetch_jobs.supervise import control
+from kfetch_jobs.supervise.job_state import Order
 from kfetch_jobs.supervise.processes import MARK
-from kfetch_jobs.supervise.state_machine import Order
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.supervise.supervisor import Supervisor

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from kfetch_jobs import config
 from kfetch_jobs.config import Project
-from kfetch_jobs.supervise.state_machine import Order
+from kfetch_jobs.supervise.job_state import Order
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from kfetch_jobs.web.app import application
 from kfetch_jobs.web.login import Logins

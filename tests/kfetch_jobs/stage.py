@@ -17,8 +17,8 @@ from kfetch_jobs.config import Project
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.progress_file import append_entry
+from kfetch_jobs.supervise.job_state import Order, Phase
 from kfetch_jobs.supervise.processes import MARK
-from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.store import Run, Store, supervisor_directory
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock

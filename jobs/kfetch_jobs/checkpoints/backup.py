@@ -17,11 +17,11 @@ from types import MappingProxyType
 
 from pydantic import TypeAdapter
 
+from kfetch.admin.checkpoint import Checkpoint
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
-from kfetch_jobs.checkpoints.checkpoint import Checkpoint
-from kfetch_jobs.checkpoints.location import checkpoint_path
+from kfetch_jobs.checkpoints.location import movable_path
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.util.files import write_json
@@ -193,14 +193,6 @@ def check_no_interrupted_move(job: Job) -> None:
 
 
 _BACKUP = TypeAdapter(Backup)
-
-
-def movable_path(job: Job) -> StoredPath | None:
-    """Returns the path of a checkpoint whose offsets kfetch can move; None if it can't."""
-    try:
-        return checkpoint_path(job)
-    except JobsError:  # a run does not depend on kfetch's own clients
-        return None
 
 
 def _backups_directory(checkpoint: StoredPath) -> StoredPath:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kfetch.admin import checkpoint as files
 from kfetch.admin.checkpoint import Checkpoint
-from kfetch.admin.offset_log import PlannedBatch, Writer
+from kfetch.admin.offset_log import Writer
 from kfetch.errors import CheckpointError
 from kfetch.storage.locations import has_scheme
 from kfetch.storage.open import READABLE, StoredPath
@@ -13,14 +13,6 @@ from kfetch_jobs.checkpoints.origin import check_environment
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.progress.progress_file import last_batch
-
-__all__ = [
-    "Checkpoint",
-    "PlannedBatch",
-    "check_movable",
-    "job_checkpoint",
-    "read_checkpoint",
-]
 
 _ACTION = f"restore the checkpoint's directory from a backup, or {ANEW}"
 

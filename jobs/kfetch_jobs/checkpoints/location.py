@@ -79,6 +79,14 @@ def lease_refusal(job: Job) -> str:
     return ""
 
 
+def movable_path(job: Job) -> StoredPath | None:
+    """Returns the path of a checkpoint whose offsets kfetch can move; None if it can't."""
+    try:
+        return checkpoint_path(job)
+    except JobsError:  # a run does not depend on kfetch's own clients
+        return None
+
+
 def note_path(job: Job) -> Path:
     """Returns the path of the note about the checkpoint's runs: beside it, if that is local."""
     local = local_directory(job)
@@ -90,10 +98,7 @@ def stored_note(job: Job) -> ObjectPath | None:
 
     ``note_path`` is this host's copy, for those who ask no store.
     """
-    try:
-        path = checkpoint_path(job)
-    except JobsError:  # a run does not depend on kfetch's own clients
-        return None
+    path = movable_path(job)
     return path.parent / f"{path.name}.origin.json" if isinstance(path, ObjectPath) else None
 
 

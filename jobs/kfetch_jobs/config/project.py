@@ -27,17 +27,6 @@ from kfetch_jobs.config.write_way import write_mistakes
 from kfetch_jobs.config.yamlfile import Document, display, read, suggestion, with_placeholders
 from kfetch_jobs.errors import ConfigError
 
-__all__ = [
-    "PROJECT_FILE",
-    "Job",
-    "Project",
-    "TableLocation",
-    "find",
-    "is_job_name",
-    "load",
-    "located",
-]
-
 PROJECT_FILE = "kfetch.yml"
 ENVIRONMENT_VARIABLE = "KFETCH_ENV"
 

@@ -37,12 +37,8 @@ def open_until_interrupted(
             if not webbrowser.open(f"http://{address}/"):
                 announce("kfetch found no browser: open the page yourself")
             announce("press Ctrl-C to stop the job and Kafka")
-            _wait_while_alive(supervisor)
+            while True:
+                supervisor.check()
+                time.sleep(_LOOK_S)
     finally:
         supervisor.stop()
-
-
-def _wait_while_alive(supervisor: Worker) -> None:
-    while True:
-        supervisor.check()
-        time.sleep(_LOOK_S)

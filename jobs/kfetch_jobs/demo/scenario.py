@@ -128,7 +128,8 @@ class _Scenario:
         self._wait_midway()
         kill = self._kill()
         self._wait_for(lambda: not self.producer.is_alive(), "the producer", self._produced)
-        self._wait_for(self._all_landed, "the job", self._landed)
+        produced = sum(self.producer.log_ends.values())
+        self._wait_for(lambda: self._landed() >= produced, "the job", self._landed)
         self.screen.print_line("all events are in the table; stopping the job and counting …")
         self._alive().stop()
         return kill
@@ -165,9 +166,6 @@ class _Scenario:
     def _landed(self) -> int:
         batches = progress.read_batches(self.job.directory)
         return batches[-1].end if batches else 0
-
-    def _all_landed(self) -> bool:
-        return self._landed() >= sum(self.producer.log_ends.values())
 
     def _wait_for(self, condition: Callable[[], bool], who: str, count: Callable[[], int]) -> None:
         """Wait until the condition holds.

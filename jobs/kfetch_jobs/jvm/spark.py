@@ -82,7 +82,8 @@ def session(
         temporary_directory(log.parent / "tmp") as temporary,
         redacted_log(log, redacted) as output,
     ):
-        ours = _delta_settings() | dict(settings) if delta else settings
+        jars = {"spark.jars": ",".join(map(str, delta_jars()))} if delta else {}
+        ours = (_DELTA_SETTINGS if delta else {}) | jars | dict(settings)
         merged = _merged(ours, log.parent, temporary)
         _prepare_environment(merged, code)
         try:
@@ -181,10 +182,6 @@ def _local_settings(directory: Path, temporary: Path) -> dict[str, str]:
         "spark.local.dir": str(temporary),
         "spark.python.unix.domain.socket.dir": str(_socket_directory(temporary)),
     }
-
-
-def _delta_settings() -> dict[str, str]:
-    return _DELTA_SETTINGS | {"spark.jars": ",".join(map(str, delta_jars()))}
 
 
 def _socket_directory(directory: Path) -> Path:

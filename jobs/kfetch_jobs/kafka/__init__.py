@@ -10,7 +10,7 @@ all data.
 
     settings.py   configuration of a node: server.properties, logging, JVM flags   (pure)
     state.py      the state file of a directory: nodes, ports, processes
-    ready.py      whether a node answers, which ports are free, and whose Kafka uses a port
+    ready.py      whether a node answers, and which ports are free
     node.py       one node           cluster.py    all nodes
 """
 

@@ -1,19 +1,15 @@
-"""Asks on loopback whether a node answers, which ports are free, and whose Kafka uses a port."""
+"""Asks on loopback whether a node answers, and which ports are free."""
 
 from __future__ import annotations
 
 import secrets
 import socket
 import struct
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Collection
 from typing import Any
 
-import psutil
-
-from kfetch_jobs.errors import PortTaken, StateDamaged
-from kfetch_jobs.kafka.settings import HOST, LOGS_PROPERTY
-from kfetch_jobs.kafka.state import load
+from kfetch_jobs.errors import PortTaken
+from kfetch_jobs.kafka.settings import HOST
 
 # Below the range that Linux (32768) and macOS (49152) take the ports of outgoing connections from:
 # while a node is down, no client of anything can sit on its port.
@@ -47,45 +43,10 @@ def check_free(node_id: int, *ports: int) -> None:
     """Raises PortTaken for the first port that is not free."""
     for port in ports:
         if not is_free(port):
-            raise PortTaken(f"node {node_id} needs port {port}, and {_port_owner(port)}")
-
-
-def _port_owner(port: int) -> str:
-    directory = _directory_using_port(port)
-    if directory is None:
-        return "another process uses it: end that process, or start with another --port"
-    return (
-        f"kfetch's broker of {directory} uses it: use that one, stop it with kfetch broker stop "
-        f"--dir {directory}, or start with another --port"
-    )
-
-
-def _directory_using_port(port: int) -> Path | None:
-    """Returns the directory of a running kfetch broker with this port; None for other processes.
-
-    kfetch marks the command line of its brokers. The directory's state file must confirm process
-    and port. Only root may ask the system which process listens on a port.
-    """
-    for process in psutil.process_iter():
-        try:
-            directory = _directory(process.cmdline())
-            if directory is not None and _uses(directory, process.pid, port):
-                return directory
-        except (psutil.Error, StateDamaged, OSError):
-            continue  # the process has ended, or belongs to another user
-    return None
-
-
-def _directory(command: Sequence[str]) -> Path | None:
-    mark = f"-D{LOGS_PROPERTY}="
-    logs = next((word.removeprefix(mark) for word in command if word.startswith(mark)), None)
-    return Path(logs).parent.parent if logs else None  # the value is DIRECTORY/node-1/logs
-
-
-def _uses(directory: Path, pid: int, port: int) -> bool:
-    state = load(directory)
-    nodes = state.nodes if state else ()
-    return any(node.pid == pid and port in (node.port, node.controller_port) for node in nodes)
+            raise PortTaken(
+                f"node {node_id} needs port {port}, and another process uses it: end that process, "
+                "or start with another --port"
+            )
 
 
 def known_brokers(port: int, timeout_s: float) -> set[int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 LOGS_PROPERTY = "kfetch.logs"
-"""JVM property with the directory of a node's logs. It also shows which cluster owns a process."""
+"""JVM property with the directory of a node's logs."""
 
 # Formatting needs the tools' jar. Without a binding, slf4j drops every line of the broker's log.
 # Kafka 4.3.1 comes with log4j 2.25.4.

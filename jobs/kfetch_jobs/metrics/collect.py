@@ -21,7 +21,7 @@ from kfetch_jobs.metrics.fetches import FetchMetrics
 from kfetch_jobs.metrics.runs import RunMetrics
 from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.supervise.job_files import project_now
-from kfetch_jobs.supervise.state_machine import Phase
+from kfetch_jobs.supervise.job_state import Phase
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store

@@ -57,18 +57,14 @@ class FetchMetrics:
         """Ask the agents, and read changed files."""
         self._agents = find_agents()
         for job in jobs:
-            if not job.statistics:
-                self._update_from_agents(job)
+            for status, query in [] if job.statistics else readers_of(self._agents, job):
+                part = (status.pid, query.name)
+                self._growth.update(f"{job.name} executor", part, _flat(asdict(query.totals)))
         changed: dict[str, int] = {}
         for job in jobs:
             for directory in job.statistics:
                 self._read(job.name, Path(directory), changed)
         self._changed = changed
-
-    def _update_from_agents(self, job: JobStatus) -> None:
-        for status, query in readers_of(self._agents, job):
-            part = (status.pid, query.name)
-            self._growth.update(f"{job.name} executor", part, _flat(asdict(query.totals)))
 
     def _read(self, job: str, directory: Path, changed: dict[str, int]) -> None:
         for path, totals in self._changed_files(job, directory, changed):

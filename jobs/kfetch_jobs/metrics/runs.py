@@ -18,8 +18,8 @@ class RunMetrics:
     def __init__(self, store: Store) -> None:
         self._floor = 0
         """This run and all before it are counted in full."""
-        self._begun: set[int] = set()
-        self._ended: set[int] = set()
+        self._counted: dict[int, ExitKind | None] = {}
+        """Runs behind these, with their ends as far as they are counted."""
         self._begins: Counter[str] = Counter()
         self._ends: Counter[tuple[str, ExitKind]] = Counter()
         self.update(store)
@@ -34,15 +34,12 @@ class RunMetrics:
         if runs:
             unfinished = [run.id for run in runs if run.kind is None]
             self._floor = min(unfinished) - 1 if unfinished else runs[-1].id
-            self._begun = {run for run in self._begun if run > self._floor}
-            self._ended = {run for run in self._ended if run > self._floor}
+            self._counted = {run.id: run.kind for run in runs if run.id > self._floor}
 
     def _count(self, run: Run) -> None:
-        if run.id not in self._begun:
-            self._begun.add(run.id)
+        if run.id not in self._counted:
             self._begins[run.job] += 1
-        if run.kind is not None and run.id not in self._ended:
-            self._ended.add(run.id)
+        if run.kind is not None and self._counted.get(run.id) is None:
             self._ends[run.job, run.kind] += 1
 
     def add_samples(self, samples: SampleSet, job: str) -> None:

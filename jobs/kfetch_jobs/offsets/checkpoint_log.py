@@ -13,10 +13,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from kfetch.admin.checkpoint import Checkpoint
 from kfetch.admin.query import Offsets
 from kfetch.storage.open import StoredPath
 from kfetch.storage.versions import VersionedObject
-from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.errors import JobsError
 
 _NO_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'

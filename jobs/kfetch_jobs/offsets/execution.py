@@ -56,8 +56,8 @@ def jobs_at_rest(project: Project, moved: Job, *others: Job) -> Iterator[Check]:
     """
     check_movable(moved)
     jobs = (moved, *others)
+    from kfetch_jobs.supervise.job_state import Phase
     from kfetch_jobs.supervise.leadership import read_lead
-    from kfetch_jobs.supervise.state_machine import Phase
     from kfetch_jobs.supervise.status_reader import supervisor_alive
     from kfetch_jobs.supervise.store import Store
 

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from kfetch.admin.query import Position, SourceOptions, Subscription
+from kfetch.admin.checkpoint import Checkpoint
+from kfetch.admin.query import Position, SourceOptions
 from kfetch.admin.sources import KafkaReport, query_kafka
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
-from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.checkpoints.origin import check_cluster
 from kfetch_jobs.config import Job, Project
@@ -164,7 +164,9 @@ def match_sources(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
     topics = {number: _topics(checkpoint, number) for number in range(checkpoint.sources)}
     numbers: dict[str, int | None] = {}
     for view, options in views.items():
-        matches = [n for n, names in topics.items() if _any_of(options.subscription, names)]
+        matches = [
+            n for n, names in topics.items() if any(map(options.subscription.includes, names))
+        ]
         if len(matches) > 1 or (matches and matches[0] in numbers.values()):
             raise JobsError(
                 f"job {job.name}: {len(matches)} sources of the checkpoint have topics of {view}, "
@@ -178,10 +180,6 @@ def match_sources(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
 def _topics(checkpoint: Checkpoint, source: int) -> set[str]:
     end = checkpoint.end(source)
     return {tp.topic for tp in end.positions} if end else set()
-
-
-def _any_of(subscription: Subscription, topics: Iterable[str]) -> bool:
-    return any(subscription.includes(topic) for topic in topics)
 
 
 def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> SourceReport:

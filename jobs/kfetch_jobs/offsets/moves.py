@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -112,11 +112,7 @@ def chosen_partitions(
     """Returns the chosen partitions; without a choice all. Raises ConfigError for unknown ones."""
     for choice in choices:
         _check(choice, known)
-    return frozenset(tp for tp in known if not choices or _any_has(choices, tp))
-
-
-def _any_has(choices: Iterable[TopicChoice], tp: TopicPartition) -> bool:
-    return any(choice.has(tp) for choice in choices)
+    return frozenset(tp for tp in known if not choices or any(one.has(tp) for one in choices))
 
 
 def _check(choice: TopicChoice, known: Collection[TopicPartition]) -> None:

@@ -8,13 +8,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from kfetch.admin.checkpoint import Checkpoint
 from kfetch.admin.query import Offsets, Position
 from kfetch.admin.sources import LogOffsets, Partition, log_offsets
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints.backup import OffsetRange, all_backups
-from kfetch_jobs.checkpoints.checkpoint import Checkpoint, check_movable
+from kfetch_jobs.checkpoints.checkpoint import check_movable
 from kfetch_jobs.checkpoints.origin import noted_topic_ids
 from kfetch_jobs.checkpoints.topic_history import checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kfetch.admin.checkpoint import batch_numbers
+from kfetch.admin.checkpoint import Checkpoint, batch_numbers
 from kfetch.admin.query import Offsets
 from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.backup import Backup, Stage
-from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
 

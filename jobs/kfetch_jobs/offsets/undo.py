@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from kfetch.admin.checkpoint import Checkpoint
 from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.backup import Backup, Stage
-from kfetch_jobs.checkpoints.checkpoint import Checkpoint
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets import checkpoint_log

@@ -149,7 +149,8 @@ def _check_catalog(spark: SparkSession, job: Job) -> None:
     )
     for key, location in (("sink", job.target), ("deadLetters", job.dead_letters)):
         catalog, dot, _ = (location.table or "" if location else "").partition(".")
-        own = bool(dot) and catalog != "spark_catalog" and _is_set(spark, catalog)
+        named = dot and catalog != "spark_catalog"
+        own = named and spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
         if location and location.table and not (lasting or own):
             at = ("sink", "table") if key == "sink" else ("sink", key, "table")
             raise ConfigError(
@@ -157,10 +158,6 @@ def _check_catalog(spark: SparkSession, job: Job) -> None:
                 "ends, because Spark's catalog is in memory: name a path, or set a catalog that "
                 "lasts (spark.sql.catalogImplementation: hive, or spark.sql.catalog.NAME)"
             )
-
-
-def _is_set(spark: SparkSession, catalog: str) -> bool:
-    return spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
 
 
 def _writer(job: Job, frame: DataFrame) -> DataStreamWriter:

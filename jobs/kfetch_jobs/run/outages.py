@@ -69,14 +69,6 @@ _HTTP = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses of HTTP with which a server asks for another attempt (RFC 9110, 6585, 8470)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PythonCause:
-    """A row: the innermost of Python's exceptions."""
-
-    about: str
-    matches: Callable[[BaseException], bool]
-
-
 def _named(*names: str) -> Callable[[BaseException], bool]:
     """Match a class of these names, or one that inherits from such a class, of any library."""
     return lambda error: any(one.__name__ in names for one in type(error).__mro__)
@@ -97,25 +89,22 @@ def _status(error: BaseException) -> object:
     return None
 
 
-PYTHON = (
-    PythonCause("a connection", lambda error: isinstance(error, ConnectionError)),
-    PythonCause("a deadline", lambda error: isinstance(error, TimeoutError)),
-    PythonCause("a name server", lambda error: isinstance(error, socket.gaierror)),
-    PythonCause(
-        "a database (PEP 249: the cause is not under the programmer's control)",
-        # SQLite has no server, and raises this for a missing table.
-        lambda error: (
-            _named("OperationalError")(error) and not type(error).__module__.startswith("sqlite3")
-        ),
+PYTHON: tuple[Callable[[BaseException], bool], ...] = (
+    lambda error: isinstance(error, ConnectionError),
+    lambda error: isinstance(error, TimeoutError),
+    lambda error: isinstance(error, socket.gaierror),
+    # A database (PEP 249: the cause is not under the programmer's control). SQLite has no server,
+    # and raises this for a missing table.
+    lambda error: (
+        _named("OperationalError")(error) and not type(error).__module__.startswith("sqlite3")
     ),
-    PythonCause(
-        "a library's own classes",
-        _named(
-            *("ConnectionError", "ConnectError", "ConnectTimeout", "ReadTimeout", "TimeoutError"),
-            *("ConnectionFailure", "ServiceUnavailable", "RemoteProtocolError"),
-        ),
+    # A library's own classes
+    _named(
+        *("ConnectionError", "ConnectError", "ConnectTimeout", "ReadTimeout", "TimeoutError"),
+        *("ConnectionFailure", "ServiceUnavailable", "RemoteProtocolError"),
     ),
-    PythonCause("an HTTP server", lambda error: _status(error) in _HTTP),
+    # An HTTP server
+    lambda error: _status(error) in _HTTP,
 )
 """Causes among Python's exceptions."""
 
@@ -123,7 +112,7 @@ PYTHON = (
 def outage(error: BaseException) -> str:
     """Returns the innermost cause as ``class: sentence`` if it is an outage, else an empty text."""
     innermost = list(_chain(error))[-1]
-    if any(row.matches(innermost) for row in PYTHON):
+    if any(matches(innermost) for matches in PYTHON):
         return f"{type(innermost).__name__}: {innermost}".split("\n")[0]
     name, message = _java_cause(text_of(innermost))
     if any(re.fullmatch(row.name, name) and re.search(row.message, message) for row in JAVA):

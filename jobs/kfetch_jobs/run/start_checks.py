@@ -15,10 +15,10 @@ from kfetch.errors import AccessRefused, KfetchError, OptionError
 from kfetch.storage.locations import has_scheme, local_path
 from kfetch.storage.open import stored_path
 from kfetch_jobs.checkpoints import origin
-from kfetch_jobs.checkpoints.backup import Stage, last_move, movable_path
+from kfetch_jobs.checkpoints.backup import Stage, last_move
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.fresh_start import check_queries, lost_offsets
-from kfetch_jobs.checkpoints.location import queries_of
+from kfetch_jobs.checkpoints.location import movable_path, queries_of
 from kfetch_jobs.checkpoints.log_starts import unreadable
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.config.cluster_paths import cluster_path_mistakes

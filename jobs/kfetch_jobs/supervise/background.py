@@ -59,9 +59,7 @@ def wait_until_up(storage: Path, pid: int, check: Callable[[], None]) -> str:
     )
 
 
-def start_in_background(
-    project: Project, environment: str | None, listen: str | None = None
-) -> tuple[int, str]:
+def start_in_background(project: Project, listen: str | None = None) -> tuple[int, str]:
     """Start a supervisor and wait until it supervises. Raises its error if it cannot start.
 
     Returns its pid and the sentence about its page.
@@ -71,7 +69,7 @@ def start_in_background(
     startup_log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "kfetch", "up", "--quiet"]
     command += ["--project", str(project.path)]
-    command += ["--env", environment] if environment else []
+    command += ["--env", project.environment_name] if project.environment_name else []
     command += ["--listen", listen] if listen else []
     with open(startup_log, "wb", opener=owner_only) as output:
         child = subprocess.Popen(

@@ -16,13 +16,13 @@ from functools import partial
 from kfetch_jobs.config import Project
 from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.errors import ConfigError, SupervisorError
+from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.leadership import read_lead
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.processes import RunProcess, end_together, find_by_mark
 from kfetch_jobs.supervise.run_killer import record_own_end, report_interruption
 from kfetch_jobs.supervise.run_process import remove_settings, run_mark, run_process
 from kfetch_jobs.supervise.shared_orders import give_elsewhere
-from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.status import LeadStatus
 from kfetch_jobs.supervise.status_reader import orphans, supervisor_alive
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord

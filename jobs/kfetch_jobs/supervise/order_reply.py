@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.snapshot import changed_files
-from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.util.wording import utc
 
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import SupervisorError
+from kfetch_jobs.supervise.job_state import Order
 from kfetch_jobs.supervise.leadership import Shared
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.shared_state import SharedOrder
-from kfetch_jobs.supervise.state_machine import Order
 from kfetch_jobs.util.process import wait_until
 
 _VALID_S = 60.0

@@ -20,27 +20,6 @@ from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.job_state import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.rules import Rules
 
-__all__ = [
-    "SILENT_KILLS_MAX",
-    "Action",
-    "Facts",
-    "JobState",
-    "Order",
-    "Phase",
-    "after_clock_step",
-    "after_exit",
-    "after_interruption",
-    "after_launch",
-    "apply_order",
-    "initial_state",
-    "interrupt",
-    "jobs_ahead",
-    "planned_again",
-    "tick",
-    "upstream_finished",
-]
-
-
 SILENT_KILLS_MAX = 3
 """The supervisor kills so many silent runs at one micro-batch. Then it lets a run go on."""
 _SERVED_S = 3 * 3600.0

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kfetch_jobs.progress.broker_report import Unreachable
+from kfetch_jobs.supervise.job_state import Phase
 from kfetch_jobs.supervise.shared_state import WaitingHost
-from kfetch_jobs.supervise.state_machine import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.util.wording import utc
 

@@ -24,10 +24,11 @@ from kfetch_jobs.progress.progress_file import last_batch
 from kfetch_jobs.progress.reports import Pulse, read_pulse, read_unreachable
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s
 from kfetch_jobs.supervise.job_lag import OLD_S, JobLag, job_lag
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.leadership import read_lead
 from kfetch_jobs.supervise.lease_looks import LeaseLooks
 from kfetch_jobs.supervise.run_process import run_process
-from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, JobState, Phase, jobs_ahead
+from kfetch_jobs.supervise.state_machine import SILENT_KILLS_MAX, jobs_ahead
 from kfetch_jobs.supervise.status import JobStatus, ProjectStatus
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
 from kfetch_jobs.util.disk_space import DiskSpace

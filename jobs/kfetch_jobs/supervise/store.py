@@ -22,6 +22,7 @@ import psutil
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.database import database_errors, open_database, transaction
+from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.shared_state import (
     NO_STATE,
     ORDERS_MAX,
@@ -30,7 +31,6 @@ from kfetch_jobs.supervise.shared_state import (
     SharedState,
     StateVersion,
 )
-from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.util.process import start_of
 
 RUNS_MAX = 1000
@@ -138,7 +138,8 @@ class Store:
         with self._transaction() as db:
             yield db
             if self.publish is not None:
-                _put_version(db, self.publish(_shared_rows(db)))
+                rows = {name: [*map(dict, db.execute(query))] for name, query in _SHARED.items()}
+                _put_version(db, self.publish(rows))
 
     def load(self, state: SharedState) -> None:
         """Replace states, runs and replies by those of a leader, if these are newer."""
@@ -373,10 +374,6 @@ _REPLACED = {
     "orders": "WHERE shared_id IS NOT NULL",
 }
 """The rows that those of a leader replace. A host keeps what it knows about its own supervisor."""
-
-
-def _shared_rows(db: sqlite3.Connection) -> dict[str, list[dict[str, Any]]]:
-    return {table: [dict(row) for row in db.execute(query)] for table, query in _SHARED.items()}
 
 
 def _put_shared_rows(

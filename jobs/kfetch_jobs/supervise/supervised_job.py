@@ -13,9 +13,10 @@ from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
 from kfetch_jobs.progress.progress_file import committed_since
 from kfetch_jobs.progress.reports import Pulse, read_pulse
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.processes import RunProcess
 from kfetch_jobs.supervise.rules import CronTimes, Rules
-from kfetch_jobs.supervise.state_machine import JobState, Phase, after_clock_step
+from kfetch_jobs.supervise.state_machine import after_clock_step
 
 log = logging.getLogger("kfetch_jobs.supervisor")
 

@@ -31,6 +31,7 @@ from kfetch_jobs.progress.reports import exit_report_path, read_exit_report
 from kfetch_jobs.supervise import state_machine
 from kfetch_jobs.supervise.heartbeat import write_heartbeat
 from kfetch_jobs.supervise.job_files import job_now, job_of_run
+from kfetch_jobs.supervise.job_state import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.leadership import Lead
 from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply, outdated_file_notice
 from kfetch_jobs.supervise.processes import GONE_WITHIN_S, kill_together, launch
@@ -44,7 +45,6 @@ from kfetch_jobs.supervise.run_process import (
     run_process,
 )
 from kfetch_jobs.supervise.shared_state import leads_no_longer
-from kfetch_jobs.supervise.state_machine import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord, WaitingOrder
 from kfetch_jobs.supervise.supervised_job import (
     SupervisedJob,
@@ -57,8 +57,6 @@ from kfetch_jobs.supervise.supervised_job import (
 from kfetch_jobs.supervise.wall_clock import WallClock
 from kfetch_jobs.util.process import start_of
 from kfetch_jobs.util.wording import counted
-
-__all__ = ["Command", "Supervisor"]
 
 log = logging.getLogger("kfetch_jobs.supervisor")
 

@@ -18,8 +18,9 @@ from kfetch_jobs.config import Project
 from kfetch_jobs.errors import JobsError, SupervisorError
 from kfetch_jobs.supervise.heartbeat import write_heartbeat
 from kfetch_jobs.supervise.leadership import LATE_S, LOOK_S, SAY_S, STATUS_S, Shared
+from kfetch_jobs.supervise.run_process import Command
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
-from kfetch_jobs.supervise.supervisor import TICK_S, Command, Supervisor
+from kfetch_jobs.supervise.supervisor import TICK_S, Supervisor
 
 log = logging.getLogger("kfetch_jobs.supervisor")
 

@@ -15,11 +15,11 @@ import typer
 from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.util.wording import counted
-from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
+from kfetch_jobs.verbs.arguments import JobName, with_project
 from kfetch_jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
-    from kfetch_jobs.config import Job
+    from kfetch_jobs.config import Job, Project
     from kfetch_jobs.offsets.execution import MoveResult
     from kfetch_jobs.offsets.moves import Move, Verb
     from kfetch_jobs.offsets.plan import MovePlan
@@ -91,6 +91,7 @@ def add(app: typer.Typer) -> None:
     app.command(short_help="Read records again, each row once.")(replay)
 
 
+@with_project
 def reset(
     job: JobName,
     to_earliest: ToEarliest = False,
@@ -106,8 +107,8 @@ def reset(
     ] = False,
     partitions: AllPartitions = False,
     execute: Execute = False,
-    project: ProjectPath = None,
-    environment: Environment = None,
+    *,
+    project: Project,
     as_json: Json = False,
 ) -> None:
     """Move a job's offsets back or ahead in its topics. The command leaves the table alone.
@@ -131,9 +132,10 @@ def reset(
     request = _MoveRequest(
         job, Verb.RESET, target, topic or [], execute, give_up_batch=give_up_batch
     )
-    _move(request, project, environment, partitions, as_json)
+    _move(request, project, partitions, as_json)
 
 
+@with_project
 def replay(
     job: JobName,
     to_earliest: ToEarliest = False,
@@ -152,8 +154,8 @@ def replay(
     margin: MarginPercent = 1,
     partitions: AllPartitions = False,
     execute: Execute = False,
-    project: ProjectPath = None,
-    environment: Environment = None,
+    *,
+    project: Project,
     as_json: Json = False,
 ) -> None:
     """Read records again from an earlier offset. Afterwards the table has each row once.
@@ -186,7 +188,7 @@ def replay(
     request = _MoveRequest(
         job, Verb.REPLAY, target, topic or [], execute, several_rows=several_rows, margin=margin
     )
-    _move(request, project, environment, partitions, as_json)
+    _move(request, project, partitions, as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +234,7 @@ def _target(
 
 def _move(
     request: _MoveRequest,
-    project: Path | None,
-    environment: str | None,
+    project: Project,
     all_partitions: bool,
     as_json: bool,
 ) -> None:
@@ -243,19 +244,18 @@ def _move(
     from kfetch_jobs.offsets.shared_tables import jobs_on_same_tables
     from kfetch_jobs.run.tables import unfenced
 
-    loaded = project_of(project, environment)
-    job = loaded.job(request.job)
+    job = project.job(request.job)
     choices = [TopicChoice.of(text) for text in request.topics]
     done: MoveResult | None = None
-    others = jobs_on_same_tables(loaded, job) if request.verb is Verb.REPLAY else []
-    with jobs_at_rest(loaded, job, *others) if request.execute else nullcontext(unfenced) as check:
+    others = jobs_on_same_tables(project, job) if request.verb is Verb.REPLAY else []
+    with jobs_at_rest(project, job, *others) if request.execute else nullcontext(unfenced) as check:
         plan = plan_move(job, request.verb, request.target, choices, request.margin)
         if not as_json:
             _show(plan, all_partitions)
             show_others(others)
         if request.execute:
             done = execute(
-                loaded,
+                project,
                 job,
                 plan,
                 check,

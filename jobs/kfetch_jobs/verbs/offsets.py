@@ -10,11 +10,12 @@ import typer
 from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.wording import utc
 from kfetch_jobs.verbs import moves, undo
-from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
+from kfetch_jobs.verbs.arguments import JobName, with_project
 from kfetch_jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
-    from kfetch_jobs.checkpoints.checkpoint import Checkpoint
+    from kfetch.admin.checkpoint import Checkpoint
+    from kfetch_jobs.config import Project
 
 _ABOUT = """Show or move the offsets in a job's checkpoint.
 
@@ -34,12 +35,8 @@ app = typer.Typer(
 
 
 @app.command(short_help="Print the micro-batches and offsets of the checkpoint.")
-def show(
-    job: JobName,
-    project: ProjectPath = None,
-    environment: Environment = None,
-    as_json: Json = False,
-) -> None:
+@with_project
+def show(job: JobName, *, project: Project, as_json: Json = False) -> None:
     """Print a job's checkpoint: micro-batches, offsets, leader epochs, topic ids.
 
     The command reads Spark's files only. It needs no Kafka, and the job may run meanwhile. Each
@@ -51,7 +48,7 @@ def show(
     """
     from kfetch_jobs.checkpoints.checkpoint import job_checkpoint
 
-    checkpoint = job_checkpoint(project_of(project, environment).job(job), quick=True)
+    checkpoint = job_checkpoint(project.job(job), quick=True)
     if as_json:
         typer.echo(json.dumps(_checkpoint_json(job, checkpoint)))
     else:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 import typer
 
 from kfetch.admin.cli.arguments import Json
-from kfetch_jobs.util.wording import counted
-from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
-from kfetch_jobs.verbs.text import duration, number, offset, table, warn
+from kfetch_jobs.util.wording import counted, duration
+from kfetch_jobs.verbs.arguments import JobName, with_project
+from kfetch_jobs.verbs.text import number, offset, table, warn
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
+    from kfetch.admin.checkpoint import Checkpoint
     from kfetch.admin.sources import Partition
-    from kfetch_jobs.checkpoints.checkpoint import Checkpoint
-    from kfetch_jobs.config import Job
+    from kfetch_jobs.config import Job, Project
     from kfetch_jobs.offsets.job_report import JobReport, SourceReport
 
 _LINES_MAX = 20
@@ -31,12 +31,8 @@ def add(app: typer.Typer) -> None:
     app.command(short_help="Show how far jobs are behind Kafka's log ends.")(lag)
 
 
-def plan(
-    job: JobName,
-    project: ProjectPath = None,
-    environment: Environment = None,
-    as_json: Json = False,
-) -> None:
+@with_project
+def plan(job: JobName, *, project: Project, as_json: Json = False) -> None:
     """Show what a run of the job would read, from which offsets, and whether Kafka has them.
 
     The command asks Kafka for topics, partitions and log ends. It shows where the run would start,
@@ -58,7 +54,7 @@ def plan(
     from kfetch_jobs.config.source_options import option_warnings
     from kfetch_jobs.offsets import job_report
 
-    loaded = project_of(project, environment).job(job)
+    loaded = project.job(job)
     lease_file(loaded)
     report = job_report.report(loaded, time.time())
     schema = _schema(loaded, report.sources[0])
@@ -242,12 +238,13 @@ def _partition_json(partition: Partition) -> dict[str, Any]:
     return partition.tp._asdict() | {name: values[name] for name in values if name != "tp"}
 
 
+@with_project
 def lag(
     job: Annotated[
         str | None, typer.Argument(help="The name of the job. Default: all jobs.")
     ] = None,
-    project: ProjectPath = None,
-    environment: Environment = None,
+    *,
+    project: Project,
     partitions: Annotated[bool, typer.Option("--partitions", help="Show each partition.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -269,11 +266,10 @@ def lag(
     """
     from kfetch_jobs.offsets import job_report
 
-    loaded = project_of(project, environment)
-    names = [job] if job is not None else loaded.jobs()
+    names = [job] if job is not None else project.jobs()
     if job is not None:
-        loaded.job(job)  # raises ConfigError, exit code 2, for a mistake in its file
-    reports = list(job_report.reports(loaded, names, time.time()))
+        project.job(job)  # raises ConfigError, exit code 2, for a mistake in its file
+    reports = list(job_report.reports(project, names, time.time()))
     if as_json:
         typer.echo(json.dumps([_lag_json(report, partitions) for report in reports]))
     elif partitions:

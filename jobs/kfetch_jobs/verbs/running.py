@@ -79,10 +79,11 @@ def _run(job: Job, term: TermFile | None) -> RunResult:
 
 def _print_batch(batch: Batch) -> None:
     rate = batch.rows / batch.seconds if batch.seconds else 0
+    late = counted(batch.late_rows, "row")
     typer.echo(
         f"batch {batch.batch}: {batch.rows:,} rows in {batch.seconds:.1f} s "
         f"({rate:,.0f} rows/s), {batch.lag:,} behind{_dead(batch.dead_letters)}"
-        f"{_late(batch.late_rows)}",
+        f"{f', {late} dropped by the watermark' if batch.late_rows else ''}",
         err=True,
     )
 
@@ -90,10 +91,6 @@ def _print_batch(batch: Batch) -> None:
 def _dead(letters: int) -> str:
     """Returns an empty text if there are no dead letters."""
     return f", {counted(letters, 'dead letter')}" if letters else ""
-
-
-def _late(rows: int) -> str:
-    return f", {counted(rows, 'row')} dropped by the watermark" if rows else ""
 
 
 def _write_outcome(path: Path, outcome: RunResult) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kfetch.admin.cli.arguments import Json
-from kfetch_jobs.util.wording import utc
-from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
-from kfetch_jobs.verbs.text import console, duration, number, table
+from kfetch_jobs.util.wording import duration, utc
+from kfetch_jobs.verbs.arguments import with_project
+from kfetch_jobs.verbs.text import console, number, table
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
@@ -38,16 +38,15 @@ def _overview(project: Project) -> ProjectStatus:
         return read_status(project, store, time.time())
 
 
-def list_jobs(
-    project: ProjectPath = None, environment: Environment = None, as_json: Json = False
-) -> None:
+@with_project
+def list_jobs(*, project: Project, as_json: Json = False) -> None:
     """List the project's jobs with their topics, tables and triggers.
 
     \b
     Example: print only the names, for a script
       kfetch list --json | jq -r '.[].name'
     """
-    overview = _overview(project_of(project, environment))
+    overview = _overview(project)
     jobs = [job for job in overview.jobs if not job.orphan]
     if as_json:
         typer.echo(json.dumps([job.to_json() for job in jobs]))
@@ -64,9 +63,10 @@ def _when(job: JobStatus) -> str:
     return f"{job.trigger}{after}" if job.enabled else "disabled"
 
 
+@with_project
 def status(
-    project: ProjectPath = None,
-    environment: Environment = None,
+    *,
+    project: Project,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show the state again each second, until Ctrl-C.")
     ] = False,
@@ -87,13 +87,12 @@ def status(
     """
     from kfetch_jobs.errors import Unhealthy
 
-    loaded = project_of(project, environment)
-    overview = _overview(loaded)
+    overview = _overview(project)
     _print(overview, as_json)
     with suppress(KeyboardInterrupt):
         while watch:
             time.sleep(_WATCH_S)
-            overview = _overview(loaded)
+            overview = _overview(project)
             if not as_json:
                 console().clear()
             _print(overview, as_json)
@@ -170,7 +169,7 @@ def _behind(job: JobStatus, now: float) -> str:
 
 def _about(job: JobStatus, now: float, *, supervised: bool) -> str:
     """Returns the job's problem, else its next step. Without a supervisor there is no next step."""
-    from kfetch_jobs.supervise.state_machine import Phase
+    from kfetch_jobs.supervise.job_state import Phase
 
     settled = (None, Phase.FINISHED, Phase.FAILED, Phase.PAUSED, Phase.STOPPED)
     file_is_good = job.enabled and not job.mistake and not job.orphan
@@ -187,7 +186,7 @@ def _unknown_lag(job: JobStatus) -> str:
 
 
 def _next(job: JobStatus, now: float) -> str:
-    from kfetch_jobs.supervise.state_machine import Phase
+    from kfetch_jobs.supervise.job_state import Phase
 
     if job.phase is not Phase.WAITING:
         return job.error
@@ -198,13 +197,14 @@ def _next(job: JobStatus, now: float) -> str:
     return f"in {duration(job.due_s - now)}" if job.due_s > now else "due"
 
 
+@with_project
 def history(
     jobs: Annotated[
         list[str] | None,
         typer.Argument(metavar="[JOB...]", help="The names of the jobs. Default: all jobs."),
     ] = None,
-    project: ProjectPath = None,
-    environment: Environment = None,
+    *,
+    project: Project,
     count: Annotated[
         int,
         typer.Option(
@@ -226,9 +226,8 @@ def history(
     from kfetch_jobs.supervise.status import with_times
     from kfetch_jobs.supervise.store import Store
 
-    loaded = project_of(project, environment)
-    with Store.of(loaded.storage) as store:
-        read_lead(loaded, store)
+    with Store.of(project.storage) as store:
+        read_lead(project, store)
         names: list[str | None] = [*jobs] if jobs else [None]
         runs = [run for job in names for run in store.history(job, count)]
     if as_json:
@@ -249,12 +248,13 @@ def history(
     table(("job", "started", "for", "ended", "batches", "rows", "why"), rows)
 
 
+@with_project
 def logs(
     job: Annotated[
         str | None, typer.Argument(help="The name of the job. Default: the supervisor's log.")
     ] = None,
-    project: ProjectPath = None,
-    environment: Environment = None,
+    *,
+    project: Project,
     lines: Annotated[int, typer.Option("-n", min=0, help="The number of lines to print.")] = 50,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Also print new lines, until Ctrl-C.")
@@ -270,11 +270,10 @@ def logs(
     from kfetch_jobs.supervise.log_tail import follow_lines, last_lines
     from kfetch_jobs.supervise.supervisor_log import log_file
 
-    loaded = project_of(project, environment)
-    path = log_file(loaded.storage)
-    redacted, writer = loaded.redacted, "kfetch up writes it"
+    path = log_file(project.storage)
+    redacted, writer = project.redacted, "kfetch up writes it"
     if job is not None:
-        one = loaded.job(job)
+        one = project.job(job)
         path, redacted = one.directory / ("spark.log" if spark else "run.log"), one.redacted
         writer = "a run writes it" if spark else f"{writer}; kfetch run prints to its own terminal"
     for line in last_lines(path, lines, redacted, writer):

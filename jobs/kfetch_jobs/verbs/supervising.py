@@ -7,14 +7,13 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kfetch.admin.cli.arguments import Json, print_result
 from kfetch_jobs.util.wording import counted
-from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
+from kfetch_jobs.verbs.arguments import with_project
 
 if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
     from kfetch_jobs.config import Project
@@ -47,9 +46,10 @@ def add(app: typer.Typer) -> None:
     app.command(short_help="Run a paused job again.")(resume)
 
 
+@with_project
 def up(
-    project: ProjectPath = None,
-    environment: Environment = None,
+    *,
+    project: Project,
     detach: Annotated[
         bool,
         typer.Option("--detach", help="Run in the background, and print the address of the page."),
@@ -81,9 +81,8 @@ def up(
     Example: run in the background, for production
       kfetch up --env prod --detach
     """
-    loaded = project_of(project, environment)
     if detach:
-        _detach(loaded, environment, listen)
+        _detach(project, listen)
         return
     from kfetch_jobs.supervise.background import note_up
     from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
@@ -93,10 +92,10 @@ def up(
     from kfetch_jobs.web.serve import listening, serving
 
     with (
-        redacted_output(loaded.redacted),
-        _log(loaded, as_json, quiet),
+        redacted_output(project.redacted),
+        _log(project, as_json, quiet),
         _signals() as (stop, hurry),
-        hold_supervisor_lock(loaded.storage),  # before the address: a running supervisor has both
+        hold_supervisor_lock(project.storage),  # before the address: a running supervisor has both
         listening(listen) as (listener, logins, closed),
         ExitStack() as page,
     ):
@@ -104,21 +103,21 @@ def up(
         @cache
         def sentence() -> str:
             address = page.enter_context(
-                serving(loaded, listener, logins, lambda: terms.last_step_s)
+                serving(project, listener, logins, lambda: terms.last_step_s)
             )
             return page_sentence(address, token=bool(logins.token), closed=closed)
 
         def ready(lead: str) -> None:
-            note_up(loaded.storage, "\n".join(filter(None, (lead, sentence()))))
+            note_up(project.storage, "\n".join(filter(None, (lead, sentence()))))
 
-        terms = Terms(loaded, stop, hurry, ready)
+        terms = Terms(project, stop, hurry, ready)
         terms.run()
 
 
-def _detach(project: Project, environment: str | None, listen: str | None) -> None:
+def _detach(project: Project, listen: str | None) -> None:
     from kfetch_jobs.supervise.background import start_in_background
 
-    pid, page = start_in_background(project, environment, listen)
+    pid, page = start_in_background(project, listen)
     typer.echo(f"the supervisor runs (process {pid}); stop it with: kfetch down\n{page}")
 
 
@@ -159,9 +158,10 @@ def _log(project: Project, as_json: bool, quiet: bool) -> Iterator[None]:
             handler.close()
 
 
+@with_project
 def down(
-    project: ProjectPath = None,
-    environment: Environment = None,
+    *,
+    project: Project,
     now: Annotated[bool, typer.Option("--now", help="Do not wait for micro-batches.")] = False,
     timeout: Timeout = _TIMEOUT_S,
     as_json: Json = False,
@@ -179,21 +179,16 @@ def down(
     from kfetch_jobs.supervise.leadership import read_lead
     from kfetch_jobs.supervise.store import Store
 
-    loaded = project_of(project, environment)
-    with Store.of(loaded.storage) as store:
-        runs = end(loaded, store, timeout_s=timeout, now=now)
-        lead = read_lead(loaded, store)
+    with Store.of(project.storage) as store:
+        runs = end(project, store, timeout_s=timeout, now=now)
+        lead = read_lead(project, store)
     sentences = [f"down; {counted(runs, 'job was', 'jobs were')} running"]
     sentences += lead.sentences() if lead else []
     print_result(as_json, {"ended": runs}, sentences)
 
 
-def start(
-    jobs: Jobs,
-    project: ProjectPath = None,
-    environment: Environment = None,
-    as_json: Json = False,
-) -> None:
+@with_project
+def start(jobs: Jobs, *, project: Project, as_json: Json = False) -> None:
     """Run jobs now, whatever their triggers say. The supervisor then keeps them running.
 
     The supervisor reads their files again. It also retries a job that it has given up. A running
@@ -207,15 +202,12 @@ def start(
     Example: run an hourly job now
       kfetch start hourly
     """
-    _send_order(project, environment, jobs, "start", as_json)
+    _send_order(project, jobs, "start", as_json)
 
 
+@with_project
 def stop(
-    jobs: Jobs,
-    project: ProjectPath = None,
-    environment: Environment = None,
-    timeout: Timeout = _TIMEOUT_S,
-    as_json: Json = False,
+    jobs: Jobs, *, project: Project, timeout: Timeout = _TIMEOUT_S, as_json: Json = False
 ) -> None:
     """Stop jobs after their micro-batch. They stay stopped until kfetch start.
 
@@ -225,15 +217,12 @@ def stop(
     Example: stop two jobs
       kfetch stop clicks orders
     """
-    _send_order(project, environment, jobs, "stop", as_json, timeout)
+    _send_order(project, jobs, "stop", as_json, timeout)
 
 
+@with_project
 def restart(
-    jobs: Jobs,
-    project: ProjectPath = None,
-    environment: Environment = None,
-    timeout: Timeout = _TIMEOUT_S,
-    as_json: Json = False,
+    jobs: Jobs, *, project: Project, timeout: Timeout = _TIMEOUT_S, as_json: Json = False
 ) -> None:
     """Stop jobs after their micro-batch, read their files again, and run them at once.
 
@@ -243,15 +232,12 @@ def restart(
     Example: apply a change of jobs/clicks.yml
       kfetch restart clicks
     """
-    _send_order(project, environment, jobs, "restart", as_json, timeout)
+    _send_order(project, jobs, "restart", as_json, timeout)
 
 
+@with_project
 def pause(
-    jobs: Jobs,
-    project: ProjectPath = None,
-    environment: Environment = None,
-    timeout: Timeout = _TIMEOUT_S,
-    as_json: Json = False,
+    jobs: Jobs, *, project: Project, timeout: Timeout = _TIMEOUT_S, as_json: Json = False
 ) -> None:
     """Stop jobs after their micro-batch, until kfetch resume. Cron times pass without a run.
 
@@ -261,15 +247,11 @@ def pause(
     Example: pause a job while you repair its table
       kfetch pause clicks
     """
-    _send_order(project, environment, jobs, "pause", as_json, timeout)
+    _send_order(project, jobs, "pause", as_json, timeout)
 
 
-def resume(
-    jobs: Jobs,
-    project: ProjectPath = None,
-    environment: Environment = None,
-    as_json: Json = False,
-) -> None:
+@with_project
+def resume(jobs: Jobs, *, project: Project, as_json: Json = False) -> None:
     """Run paused jobs again. A run that the pause has interrupted starts at once.
 
     The supervisor reads their files again. The command returns when the jobs run. Jobs that waited
@@ -279,33 +261,27 @@ def resume(
     Example: resume a job
       kfetch resume clicks
     """
-    _send_order(project, environment, jobs, "resume", as_json)
+    _send_order(project, jobs, "resume", as_json)
 
 
 def _send_order(
-    project: Path | None,
-    environment: str | None,
-    jobs: list[str],
-    word: str,
-    as_json: bool,
-    timeout_s: float = _TIMEOUT_S,
+    project: Project, jobs: list[str], word: str, as_json: bool, timeout_s: float = _TIMEOUT_S
 ) -> None:
     from kfetch_jobs.supervise.control import give_order, wait_until_done
+    from kfetch_jobs.supervise.job_state import Order
     from kfetch_jobs.supervise.leadership import refresh_if_led_elsewhere
-    from kfetch_jobs.supervise.state_machine import Order
     from kfetch_jobs.supervise.store import Store
 
     order = Order(word)
 
-    loaded = project_of(project, environment)
-    with Store.of(loaded.storage) as store:
-        notes = give_order(loaded, store, jobs, order)
+    with Store.of(project.storage) as store:
+        notes = give_order(project, store, jobs, order)
         if notes is not None:
-            wait_until_done(store, jobs, order, timeout_s, refresh_if_led_elsewhere(loaded, store))
+            wait_until_done(store, jobs, order, timeout_s, refresh_if_led_elsewhere(project, store))
         states = store.states()
     phases = {name: states[name].phase if name in states else None for name in jobs}
     document = {"taken": notes is not None, "jobs": phases, "notes": list(notes or ())}
-    next_ = "leads: the next leader" if loaded.file.sharedState else "runs: the next kfetch up"
+    next_ = "leads: the next leader" if project.file.sharedState else "runs: the next kfetch up"
     lines = [f"no supervisor {next_} does it ({order} {' '.join(jobs)})"]
     if notes is not None:
         lines = [*(f"{name}: {phase}" for name, phase in phases.items()), *notes]

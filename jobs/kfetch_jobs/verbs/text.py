@@ -1,4 +1,4 @@
-"""Prints tables, numbers and durations for people."""
+"""Prints tables and numbers for people."""
 
 from __future__ import annotations
 
@@ -49,17 +49,3 @@ def number(value: int | None) -> str:
 def offset(value: int | None) -> str:
     """Returns the offset without separators, which scripts can compare; ``?`` for None."""
     return "?" if value is None else str(value)
-
-
-def duration(seconds: float) -> str:
-    """Returns a duration in its two largest units."""
-    seconds = max(0, int(seconds))
-    for size, unit, smaller, smaller_unit in (
-        (86_400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            rest = seconds % size // smaller
-            return f"{seconds // size} {unit} {rest} {smaller_unit}"
-    return f"{seconds} s"

@@ -11,7 +11,7 @@ import typer
 
 from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.wording import utc
-from kfetch_jobs.verbs.arguments import Environment, JobName, ProjectPath, project_of
+from kfetch_jobs.verbs.arguments import JobName, with_project
 from kfetch_jobs.verbs.moves import (
     LINES_MAX,
     AllPartitions,
@@ -23,7 +23,7 @@ from kfetch_jobs.verbs.moves import (
 from kfetch_jobs.verbs.text import offset, table
 
 if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
-    from kfetch_jobs.config import Job
+    from kfetch_jobs.config import Job, Project
     from kfetch_jobs.offsets.undo import UndoPlan
 
 
@@ -32,12 +32,13 @@ def add(app: typer.Typer) -> None:
     app.command(short_help="Undo the last reset or replay.")(undo)
 
 
+@with_project
 def undo(
     job: JobName,
     partitions: AllPartitions = False,
     execute: Execute = False,
-    project: ProjectPath = None,
-    environment: Environment = None,
+    *,
+    project: Project,
     as_json: Json = False,
 ) -> None:
     """Undo the last reset or replay that is not undone yet, if the job has not run since.
@@ -57,21 +58,16 @@ def undo(
     from kfetch_jobs.offsets.shared_tables import jobs_on_same_tables
     from kfetch_jobs.run.tables import unfenced
 
-    loaded_project = project_of(project, environment)
-    loaded = loaded_project.job(job)
-    others = (
-        jobs_on_same_tables(loaded_project, loaded)
-        if undoing.plan_undo(loaded).backup.tables
-        else []
-    )
-    rest = jobs_at_rest(loaded_project, loaded, *others) if execute else nullcontext(unfenced)
+    loaded = project.job(job)
+    others = jobs_on_same_tables(project, loaded) if undoing.plan_undo(loaded).backup.tables else []
+    rest = jobs_at_rest(project, loaded, *others) if execute else nullcontext(unfenced)
     with rest as check:
         plan = undoing.plan_undo(loaded)
         if not as_json:
             _show_undoing(plan, partitions)
             show_others(others)
         if execute:
-            undoing.undo(loaded_project, loaded, plan, check, report=report)
+            undoing.undo(project, loaded, plan, check, report=report)
     if as_json:
         typer.echo(json.dumps(_undoing_json(plan, execute, others)))
     else:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kfetch_jobs.supervise.state_machine import Phase
+from kfetch_jobs.supervise.job_state import Phase
 from kfetch_jobs.web.job_status import Tone
 from kfetch_jobs.web.template_values import JobRow
 

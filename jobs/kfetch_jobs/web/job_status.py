@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kfetch_jobs.progress.exit_report import ExitKind
-from kfetch_jobs.supervise.state_machine import Order, Phase
+from kfetch_jobs.supervise.job_state import Order, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.util.wording import counted
 

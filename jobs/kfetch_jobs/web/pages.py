@@ -28,7 +28,7 @@ from kfetch_jobs.progress.reports import read_partition_lags
 from kfetch_jobs.supervise import log_tail
 from kfetch_jobs.supervise.control import give_order
 from kfetch_jobs.supervise.job_files import project_now
-from kfetch_jobs.supervise.state_machine import Order
+from kfetch_jobs.supervise.job_state import Order
 from kfetch_jobs.supervise.status import STUCK_S, JobStatus
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.cached_value import CachedValue

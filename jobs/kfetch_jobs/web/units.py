@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kfetch_jobs.util.wording import utc
+from kfetch_jobs.util import wording
 
 UNKNOWN = "\u2013"
 _THIN = "\u202f"  # between a number and its unit: no line breaks there
@@ -49,18 +49,7 @@ def duration(seconds: float | None) -> str:
         return f"{seconds * 1000:.0f}{_THIN}ms" if seconds else f"0{_THIN}s"
     if seconds < 9.95:
         return f"{seconds:.1f}{_THIN}s"
-    whole = round(seconds)
-    for length, unit, below, lower in ((86400, "d", 3600, "h"), (3600, "h", 60, "min")):
-        if whole >= length:
-            return _two(whole // length, unit, whole % length // below, lower)
-    if whole >= 60:
-        return _two(whole // 60, "min", whole % 60, "s")
-    return f"{whole}{_THIN}s"
-
-
-def _two(high: int, unit: str, low: int, lower: str) -> str:
-    first = f"{high:,}{_THIN}{unit}"
-    return f"{first} {low}{_THIN}{lower}" if low else first
+    return wording.duration(round(seconds), _THIN)
 
 
 def ago(then: float | None, now: float) -> str:
@@ -93,6 +82,6 @@ def clock(at: float | None) -> str:
     if at is None:
         return UNKNOWN
     try:
-        return utc(at)
+        return wording.utc(at)
     except (ValueError, OverflowError, OSError):
         return UNKNOWN

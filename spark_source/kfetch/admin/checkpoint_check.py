@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kfetch.admin.checkpoint import Checkpoint
 from kfetch.admin.offset_log import SourceLine, Writer, connector_json
 from kfetch.admin.sources import KafkaReport, query_kafka
-from kfetch.errors import CheckpointError, DataLoss, OptionError
+from kfetch.errors import CheckpointError, OptionError
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets
 from kfetch.options import SourceOptions
@@ -156,7 +156,12 @@ def _options(options: Mapping[str, str], partitions: Iterable[TopicPartition]) -
 
 def _findings(report: KafkaReport) -> Iterator[Finding]:
     for loss in report.loss_errors:
-        yield _finding(loss)
+        yield Finding(
+            code=loss.condition,
+            sentence=loss.message,
+            topic=loss.where["topic"],
+            partition=loss.where["partition"],
+        )
     for tp in report.leaderless:
         yield Finding(
             code="BROKER_ERROR",
@@ -164,15 +169,6 @@ def _findings(report: KafkaReport) -> Iterator[Finding]:
             topic=tp.topic,
             partition=tp.partition,
         )
-
-
-def _finding(loss: DataLoss) -> Finding:
-    return Finding(
-        code=loss.condition,
-        sentence=loss.message,
-        topic=loss.where["topic"],
-        partition=loss.where["partition"],
-    )
 
 
 def _notes(end: Offsets, report: KafkaReport) -> Iterator[str]:

@@ -58,12 +58,9 @@ def without_links(text: str) -> str:
 
 def meaning_and_action(kind: type[KfetchError]) -> tuple[str, str]:
     """Returns the meaning of an error and the action to take: one or two sentences each."""
-    meaning, action, *_ = (" ".join(part.split()) for part in _docstring(kind).split("\n\n"))
+    parts = inspect.cleandoc(vars(kind)["__doc__"]).split("\n\n")
+    meaning, action, *_ = (" ".join(part.split()) for part in parts)
     return meaning, action
-
-
-def _docstring(kind: type[KfetchError]) -> str:
-    return inspect.cleandoc(vars(kind)["__doc__"])
 
 
 def page(kind: type[KfetchError]) -> str:

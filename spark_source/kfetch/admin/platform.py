@@ -95,14 +95,9 @@ def _versions() -> dict[str, str]:
     for name in _PACKAGES:
         try:
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = _imported_version(name)
+        except metadata.PackageNotFoundError:  # clusters that bring their own pyspark
+            versions[name] = str(getattr(sys.modules.get(name), "__version__", ""))
     return {name: version for name, version in versions.items() if version}
-
-
-def _imported_version(name: str) -> str:
-    """The version of a package without metadata, as on clusters that bring their own pyspark."""
-    return str(getattr(sys.modules.get(name), "__version__", ""))
 
 
 def _java() -> str:
@@ -173,7 +168,7 @@ def _problems() -> Iterator[str]:
     """Yields why no agent can run. Each probe does what the agent or its worker does."""
     probes: tuple[tuple[str, Callable[[], None]], ...] = (
         ("no process can be started", _start_process),
-        ("processes can't be watched (pidfd_open)", _watch_process),
+        ("processes can't be watched (pidfd_open)", lambda: os.close(os.pidfd_open(os.getpid()))),
         ("no Unix socket can be used", _use_socket),
         ("no shared memory can be made (memfd_create)", _make_memory),
         ("/proc can't be read", _read_proc),
@@ -201,10 +196,6 @@ def _start_process() -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-
-
-def _watch_process() -> None:
-    os.close(os.pidfd_open(os.getpid()))
 
 
 def _use_socket() -> None:

@@ -18,7 +18,7 @@ from kfetch.fetch.stats import FetchStats
 from kfetch.formats.format import FORMATS
 from kfetch.offsets import Offsets, Position
 from kfetch.options import SourceOptions, Subscription, catalogue
-from kfetch.options.catalogue import Option
+from kfetch.options.option import Option
 from kfetch.options.subscription import STRATEGIES as SUBSCRIPTION_OPTIONS
 from kfetch.spark.lag import Lag, LagHistory, PartitionLag
 from kfetch.spark.options import parse

@@ -118,15 +118,11 @@ def _kill_peer(stream: socket.socket) -> None:
     with suppress(OSError):  # there is no connection, or the process has ended
         descriptor = os.pidfd_open(peer_pid(stream))
         try:
-            if not _has_hung_up(stream):
+            if not _poll(stream.fileno(), select.POLLRDHUP, 0):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                 _poll(descriptor, select.POLLIN, _KILL_TIMEOUT_S)
         finally:
             os.close(descriptor)
-
-
-def _has_hung_up(stream: socket.socket) -> bool:
-    return _poll(stream.fileno(), select.POLLRDHUP, 0)
 
 
 def _poll(descriptor: int, events: int, timeout_s: float) -> bool:

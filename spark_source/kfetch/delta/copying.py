@@ -216,18 +216,15 @@ class _CopiedTable:
     ) -> WritePlan:
         """Open or create the table. Returns the plan of its files. See ``file_settings``."""
         table = self.log.open(merge_schema=merge_schema)
+        upload_bytes = KEPT_BYTES if isinstance(self.directory, ObjectPath) else 0
         return WritePlan(
             directory=str(self.directory),
             source_schema=source_schema,
             columns=self._file_columns(table),
             partitions=self._partitions,
             records=self._records,
-            **file_settings(table.properties, memory_bytes, writers, self._upload_bytes),
+            **file_settings(table.properties, memory_bytes, writers, upload_bytes),
         )
-
-    @property
-    def _upload_bytes(self) -> int:
-        return KEPT_BYTES if isinstance(self.directory, ObjectPath) else 0
 
     def _file_columns(self, table: TableDescription) -> tuple[TableColumn, ...]:
         """Returns the columns of the files, in the table's order and with its names."""

@@ -23,17 +23,6 @@ from kfetch.options.source import (
     SourceOptions,
 )
 
-__all__ = [
-    "OPTIONS",
-    "Option",
-    "Treatment",
-    "check_names",
-    "lookup",
-    "no_effect",
-    "similar",
-    "unused_names",
-]
-
 _REFUSED = {
     "topic": 'kfetch does not write to Kafka: use format("kafka") for that',
     "checkpointLocation": (

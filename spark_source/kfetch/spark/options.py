@@ -24,7 +24,7 @@ from kfetch.options.source import (
     ReportOptions,
     SourceOptions,
 )
-from kfetch.options.subscription import Subscription, bootstrap_servers, subscription
+from kfetch.options.subscription import bootstrap_servers, subscription
 
 
 def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
@@ -39,6 +39,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
     # Spark's connector checks in this order: a batch read's bounds, the subscription, the servers.
     bounds = _bounds(read, batch=True) if batch else {}
     topics = subscription(read)
+    named = (*topics.topics, *(tp.topic for tp in topics.assigned))
     planning = _planning(read)
     bootstrap = bootstrap_servers(read)
     bounds = bounds or _bounds(read, batch=False)
@@ -48,7 +49,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
         bootstrap=bootstrap,
         subscription=topics,
         **bounds,
-        **_columns(read, _named_topics(topics)),
+        **_columns(read, tuple(dict.fromkeys(named))),
         planning=planning,
         lookups=read.group(LookupOptions),
         agent=read.group(AgentOptions),
@@ -93,11 +94,6 @@ def _columns(read: OptionReader, topics: tuple[str, ...]) -> dict[str, Any]:
         "typed_columns": chosen.typed,
         "string_columns": chosen.strings,
     }
-
-
-def _named_topics(chosen: Subscription) -> tuple[str, ...]:
-    """Returns the topics that the options name; none for a pattern."""
-    return tuple(dict.fromkeys((*chosen.topics, *(tp.topic for tp in chosen.assigned))))
 
 
 def _ignored(names: tuple[str, ...], starting: Bound) -> tuple[str, ...]:

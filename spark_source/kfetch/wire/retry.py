@@ -159,7 +159,8 @@ class Round:
                     first_cause = cause
                     _warn(cause, self.give_up_at - time.monotonic(), self.retries.reason)
                 if not pauses.wait(self.deadline):
-                    raise _with_tries(action, pauses.tries, clearer(first_cause, cause)) from None
+                    tried = f"{action}: no success in {pauses.tries} tries; the first cause"
+                    raise clearer(first_cause, cause).behind(tried) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,8 +237,3 @@ def _warn(cause: KfetchError, remaining_s: float, reason: str) -> None:
     if remaining_s > 0:
         because = f", because {reason}" if reason else ""
         log.warning("kfetch: %s; trying again for %.0f s%s", cause.message, remaining_s, because)
-
-
-def _with_tries(action: str, tries: int, first_cause: KfetchError) -> KfetchError:
-    """Returns the first cause, of its own class, with the action and the tries in front."""
-    return first_cause.behind(f"{action}: no success in {tries} tries; the first cause")

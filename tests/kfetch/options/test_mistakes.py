@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options.catalogue import OPTIONS, Treatment, lookup
+from kfetch.options.catalogue import OPTIONS, lookup
+from kfetch.options.option import Treatment
 from kfetch.spark.options import parse
 from tests.examples import examples
 from tests.kfetch.options.test_parsing import BUILT, REQUIRED

@@ -9,8 +9,9 @@ import pytest
 
 from kfetch.model import TopicPartition
 from kfetch.options import Ago, Bound, SourceOptions, Subscription, registry, sasl
-from kfetch.options.catalogue import OPTIONS, Treatment, lookup
+from kfetch.options.catalogue import OPTIONS, lookup
 from kfetch.options.columns import Column
+from kfetch.options.option import Treatment
 from kfetch.spark.options import parse
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.errors import NotBuilt, OptionError
-from kfetch.options.catalogue import OPTIONS, Treatment
+from kfetch.options.catalogue import OPTIONS
+from kfetch.options.option import Treatment
 from kfetch.spark.options import parse
 from tests.kfetch.options.sasl_texts import (
     HANDLER,

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfetch.errors import OptionError
-from kfetch.options.catalogue import OPTIONS, Treatment, lookup
+from kfetch.options.catalogue import OPTIONS, lookup
+from kfetch.options.option import Treatment
 from kfetch.options.secret import Secret
 from kfetch.options.tls import TLS_1_3_SUITES, Store, TlsOptions, openssl_name
 from kfetch.spark.options import parse

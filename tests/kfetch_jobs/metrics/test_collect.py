@@ -20,7 +20,7 @@ from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.metrics.table import METRICS
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
-from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch.admin.cli.test_text import QUERY, STATUS

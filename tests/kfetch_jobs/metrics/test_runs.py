@@ -8,7 +8,7 @@ from kfetch_jobs.metrics.collect import CollectedMetrics
 from kfetch_jobs.metrics.runs import RunMetrics
 from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.progress.exit_report import ExitKind
-from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.store import Store
 from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
 
@@ -36,4 +36,4 @@ def test_each_run_counts_once(tmp_path: Path) -> None:
     assert [3, 1, 0] == [
         sample_of(told, ended, job_name="a", kind=kind) for kind in ("failed", "stopped", "hung")
     ]
-    assert set() == runs._begun == runs._ended
+    assert {} == runs._counted

@@ -20,7 +20,7 @@ from kfetch_jobs import config
 from kfetch_jobs.checkpoints import backup, checkpoint
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets import checkpoint_log
-from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from kfetch_jobs.util.files import try_lock
 from tests.kfetch.wire.little import LittleKafka

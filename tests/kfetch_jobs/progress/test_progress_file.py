@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kfetch_jobs.checkpoints.checkpoint import Checkpoint
+from kfetch.admin.checkpoint import Checkpoint
 from kfetch_jobs.offsets import job_report
 from kfetch_jobs.progress.batch import Batch, RowsDeleted, parse_line, readable_entries
 from kfetch_jobs.progress.progress_file import (

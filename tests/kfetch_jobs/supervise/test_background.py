@@ -93,4 +93,4 @@ def test_another_supervisor_does_not_count(
     me = SimpleNamespace(pid=os.getpid(), poll=lambda: None)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: me)
     with pytest.raises(SupervisorError, match=sentence):
-        background.start_in_background(loaded(project), None)
+        background.start_in_background(loaded(project))

@@ -10,8 +10,8 @@ import pytest
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import control
+from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply
-from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.util.wording import utc
 from tests.kfetch_jobs.commands import Command

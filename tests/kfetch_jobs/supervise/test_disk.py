@@ -10,7 +10,7 @@ from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise import supervisor as supervising
-from kfetch_jobs.supervise.state_machine import Phase
+from kfetch_jobs.supervise.job_state import Phase
 from kfetch_jobs.supervise.store import Store
 from tests.kfetch_jobs.stage import CONTINUOUS, PATIENCE_S, UNTIL_TERM, Stage
 

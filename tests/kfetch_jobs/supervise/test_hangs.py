@@ -12,7 +12,7 @@ import pytest
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.reports import Pulse, write_pulse
 from kfetch_jobs.supervise.heartbeat import heartbeat_age_s, write_heartbeat
-from kfetch_jobs.supervise.state_machine import Phase
+from kfetch_jobs.supervise.job_state import Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import supervisor_directory
 from tests.kfetch_jobs.commands import Command

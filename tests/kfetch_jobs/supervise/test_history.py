@@ -6,7 +6,7 @@ import os
 import signal
 
 from kfetch_jobs.progress.exit_report import ExitKind
-from kfetch_jobs.supervise.state_machine import Order, Phase
+from kfetch_jobs.supervise.job_state import Order, Phase
 from tests.kfetch_jobs.stage import CONTINUOUS, UNTIL_TERM, Stage
 
 

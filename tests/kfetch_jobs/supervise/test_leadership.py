@@ -23,11 +23,11 @@ from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.term_file import TermFile
 from kfetch_jobs.supervise import control, shared_orders, terms
+from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.leadership import Lead, Shared, read_lead, term_file
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.shared_orders import give_elsewhere
 from kfetch_jobs.supervise.shared_state import RUNS_SHARED, SharedOrder
-from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock

@@ -11,8 +11,8 @@ import pytest
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import control
+from kfetch_jobs.supervise.job_state import Order, Phase
 from kfetch_jobs.supervise.order_reply import OrderReply
-from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.supervisor import Supervisor

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kfetch_jobs.supervise.job_state import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.rules import Rules
-from kfetch_jobs.supervise.state_machine import (
-    Action,
-    Facts,
-    JobState,
-    Order,
-    Phase,
-    interrupt,
-    jobs_ahead,
-    tick,
-)
+from kfetch_jobs.supervise.state_machine import interrupt, jobs_ahead, tick
 from kfetch_jobs.supervise.status_reader import read_status
 from tests.kfetch_jobs.stage import CONTINUOUS, UNTIL_TERM, Stage
 

@@ -16,7 +16,7 @@ from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind, interruption
 from kfetch_jobs.progress.reports import exit_report_path, write_exit_report
 from kfetch_jobs.supervise import control, processes, run_killer, supervisor
-from kfetch_jobs.supervise.state_machine import Order, Phase
+from kfetch_jobs.supervise.job_state import Order, Phase
 from kfetch_jobs.supervise.supervisor import Supervisor
 from tests.kfetch.agent.helpers import wait_until
 from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, PATIENCE_S, SAY, UNTIL_TERM, Stage

@@ -9,13 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.supervise.job_state import Action, Facts, JobState, Order, Phase
 from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.state_machine import (
-    Action,
-    Facts,
-    JobState,
-    Order,
-    Phase,
     after_exit,
     after_interruption,
     after_launch,

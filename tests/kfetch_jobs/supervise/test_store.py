@@ -11,7 +11,7 @@ import pytest
 
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.supervise import database
-from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
+from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.store import Store, supervisor_directory
 from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
 from kfetch_jobs.util import files

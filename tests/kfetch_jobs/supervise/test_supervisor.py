@@ -19,8 +19,8 @@ from kfetch_jobs.errors import ConfigError, SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.reports import Pulse, write_pulse
 from kfetch_jobs.supervise import control
+from kfetch_jobs.supervise.job_state import Order, Phase
 from kfetch_jobs.supervise.order_reply import OrderReply
-from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import supervisor_directory
 from kfetch_jobs.verbs.supervising import _signals

@@ -12,9 +12,9 @@ import pytest
 from kfetch_jobs.config import Job
 from kfetch_jobs.config.snapshot import read_snapshot, snapshot_path
 from kfetch_jobs.supervise.job_files import project_now
+from kfetch_jobs.supervise.job_state import Order, Phase
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.run_process import command_for_runs
-from kfetch_jobs.supervise.state_machine import Order, Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.verbs import running

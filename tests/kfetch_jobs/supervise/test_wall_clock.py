@@ -8,10 +8,9 @@ import pytest
 
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.reports import Pulse, write_pulse
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.state_machine import (
-    JobState,
-    Phase,
     after_clock_step,
     after_exit,
     after_launch,

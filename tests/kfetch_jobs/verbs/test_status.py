@@ -15,7 +15,7 @@ from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
 from kfetch_jobs.supervise import log_tail, status_reader
-from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.disk_space import DiskSpace

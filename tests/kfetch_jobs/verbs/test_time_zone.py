@@ -10,8 +10,8 @@ import pytest
 
 from kfetch_jobs import config
 from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.order_reply import outdated_file_notice
-from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.wording import utc
 from kfetch_jobs.verbs.targets import of_duration, of_time

@@ -7,7 +7,7 @@ import time
 from kfetch_jobs.config import Project
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.exit_report import ExitKind
-from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.store import Store
 
 

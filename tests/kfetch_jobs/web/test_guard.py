@@ -15,7 +15,7 @@ from starlette.types import Message
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.supervise import control
-from kfetch_jobs.supervise.state_machine import JobState, Order, Phase
+from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.web import forms, pages
 from tests.kfetch_jobs.pages import Html, browser, loaded, supervised

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kfetch_jobs.config import Project
-from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.web.job_list import MANY, JobList, Wish, calls, job_list

@@ -8,8 +8,8 @@ import pytest
 
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import state_machine as machine
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.rules import Rules
-from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.web.job_status import (
     DisplayedStatus,

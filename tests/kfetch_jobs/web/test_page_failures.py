@@ -12,7 +12,7 @@ from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.partition_lags import summarize
 from kfetch_jobs.progress.reports import write_partition_lags
-from kfetch_jobs.supervise.state_machine import JobState, Phase
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.web import pages
 from kfetch_jobs.web.snapshot import Snapshot

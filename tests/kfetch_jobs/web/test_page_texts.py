@@ -12,7 +12,7 @@ from kfetch_jobs.config import Project
 from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.partition_lags import summarize
 from kfetch_jobs.progress.reports import write_partition_lags
-from kfetch_jobs.supervise.state_machine import Phase
+from kfetch_jobs.supervise.job_state import Phase
 from tests.kfetch_jobs.pages import Html, browser
 from tests.kfetch_jobs.progress.test_partition_lags import lag
 from tests.kfetch_jobs.projects import ENVIRON, JOB

@@ -17,7 +17,7 @@ from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.batch import RowsDeleted
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
-from kfetch_jobs.supervise.state_machine import Phase
+from kfetch_jobs.supervise.job_state import Phase
 from kfetch_jobs.util.disk_space import DiskSpace
 from kfetch_jobs.web.units import UNKNOWN
 from tests.kfetch_jobs.pages import Html, browser, supervised

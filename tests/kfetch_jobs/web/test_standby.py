@@ -19,9 +19,9 @@ from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.offsets.execution import jobs_at_rest
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.progress_file import append_entry
+from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.leadership import Shared, term_file
 from kfetch_jobs.supervise.shared_state import WaitingHost
-from kfetch_jobs.supervise.state_machine import JobState, Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch_jobs.commands import Command

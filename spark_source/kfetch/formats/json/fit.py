@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from kfetch.formats.columns.decoded import Problem
 from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.json import reference
+from kfetch.formats.json.characters import BadDocument
 from kfetch.formats.json.infer import NOTHING, Seen, TooDeep, merged, missing_in, schema_of, seen
 from kfetch.formats.json.times import Zones
-from kfetch.formats.json.tokens import BadDocument
 from kfetch.records.java_text import java_text
 
 _CONFLUENT_BYTES = 5  # a zero byte, and the schema's id

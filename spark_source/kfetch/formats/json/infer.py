@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from kfetch.formats.columns.types import DEPTH_MAX, Kind, ValueType, list_of, struct_of
+from kfetch.formats.json.characters import BadDocument
 from kfetch.formats.json.scalars import joined, well_formed
-from kfetch.formats.json.tokens import BadDocument, Token, Tokens
+from kfetch.formats.json.tokens import Token, Tokens
 from kfetch.records.java_text import java_text
 
 _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1

@@ -13,6 +13,7 @@ from kfetch.formats.columns.ddl import kind_text, type_text
 from kfetch.formats.columns.decoded import Problem
 from kfetch.formats.columns.struct_column import too_large, value_limit
 from kfetch.formats.columns.types import Kind, ValueType
+from kfetch.formats.json.characters import BadDocument
 from kfetch.formats.json.scalars import (
     decimal_of,
     double_of,
@@ -25,7 +26,7 @@ from kfetch.formats.json.scalars import (
     well_formed,
 )
 from kfetch.formats.json.times import Zones, date_of, local_timestamp_of, timestamp_of
-from kfetch.formats.json.tokens import BadDocument, Token, Tokens
+from kfetch.formats.json.tokens import Token, Tokens
 from kfetch.records.java_text import java_text
 
 JsonValue = Any

@@ -14,8 +14,6 @@ from enum import Enum, auto
 
 from kfetch.formats.json.characters import BadDocument, Characters, starts_identifier
 
-__all__ = ["BadDocument", "Token", "Tokens"]
-
 DEPTH_MAX = 1000
 """Spark's default of maxNestingDepth."""
 NAME_LENGTH_MAX = 50_000

@@ -126,13 +126,11 @@ class MessagePlan:
 
     def _flattened(self, number: int) -> Iterator[int]:
         """Yields the fields of a message and of single messages inside it, parents first."""
-        for child in range(self._first[number], self._first[number] + self._child_count(number)):
+        first = self._first[number]
+        for child in range(first, first + len(self._items[number].children)):
             yield child
             if not self._items[child].is_repeated:
                 yield from self._flattened(child)
-
-    def _child_count(self, number: int) -> int:
-        return len(self._items[number].children)
 
     def _subtree(self, node: int) -> Iterator[int]:
         yield node

@@ -25,7 +25,8 @@ def is_token(text: object) -> bool:
 def expiry(token: str) -> float | None:
     """Returns the claim ``exp`` in seconds of Unix time; None if the token has no readable one."""
     try:
-        claims = json.loads(_decoded(token.split(".")[1]))
+        text = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         moment = float(claims["exp"])
     except (IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
@@ -46,7 +47,3 @@ def unsecured(source: UnsecuredToken, now: float) -> tuple[str, float]:
 
 def _encoded(value: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-
-def _decoded(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
