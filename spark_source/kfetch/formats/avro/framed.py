@@ -17,12 +17,19 @@ from kfetch.formats.columns.decoded import DecodedColumn, Problem
 from kfetch.formats.registry.framing import SchemaCache, answer_for, bodies
 from kfetch.formats.registry.headers import Headers, SchemaHeader, read_header
 from kfetch.formats.registry.schemas import SchemaSource, SchemaUnknown
+from kfetch.records.arrow import Array
 from kfetch.records.memory import UNLIMITED, Memory
 
+_Table = tuple[list[Program], Programs]
+
 _ROWS_MAX = 1_000_000
-"""Instructions of writers that a decoder keeps, of 40 bytes each."""
+"""Instructions that a decoder keeps, of 40 bytes each: those of writers, and those of tables."""
 _OBJECT_ROWS = 50
-"""What a program's objects take, as instructions."""
+"""What a program's or a table's objects take, as instructions."""
+
+
+def _weight(rows: Array) -> int:
+    return len(rows) + _OBJECT_ROWS
 
 
 class FramedAvro:
@@ -31,7 +38,8 @@ class FramedAvro:
     def __init__(self, decoder: AvroDecoder, registry: SchemaSource) -> None:
         self._decoder, self._registry = decoder, registry
         self.row_bytes = decoder.row_bytes
-        self._programs = SchemaCache[Program](_ROWS_MAX, lambda one: len(one.rows) + _OBJECT_ROWS)
+        self._programs = SchemaCache[Program](_ROWS_MAX, lambda program: _weight(program.rows))
+        self._tables = SchemaCache[_Table](_ROWS_MAX, lambda table: _weight(table[1].rows))
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
         """See AvroDecoder. Raises SchemaUnavailable, too."""
@@ -60,8 +68,12 @@ class FramedAvro:
         made = [
             answer_for(headers, number, partial(self._program, header, memory))
             for number, header in enumerate(headers.distinct)
-        ]
-        return Programs(made or [failing_program("")])
+        ] or [failing_program("")]
+        if not any(program.unconditional for program in made):
+            # Failing programs are made anew. A table keeps its programs, so their ids stay theirs.
+            key = tuple(map(id, made))
+            return self._tables.get(key, lambda: (made, Programs(made)))[1]
+        return Programs(made)
 
     def _program(self, header: SchemaHeader, memory: Memory = UNLIMITED) -> Program:
         if header.damage:

@@ -83,3 +83,17 @@ def test_what_a_decoder_keeps_has_a_limit() -> None:
         get(key, value)
     assert ["a", "b", "c", "b"] == asked
     assert ("y" * 9, ["a", "b", "c", "b"]) == (get("b", ""), asked)
+
+
+def test_bad_batches_do_not_fill_the_memory() -> None:
+    """A decoder keeps the tables of good schemas only: bad headers come in any combination."""
+    good = json.dumps(V1)
+    made = FramedAvro(AvroDecoder(good, load("avro")), _Known([V1]))  # type: ignore[arg-type]
+    for bad in (framed(9, b""), b"\1", b""):
+        for _ in range(3):
+            made.decode_column(pa.array([framed(0, ONE), bad], pa.binary()))
+    tables = made._tables._values
+    assert 0 == len(tables)
+    for _ in range(3):
+        made.decode_column(pa.array([framed(0, ONE)], pa.binary()))
+    assert 1 == len(tables)
