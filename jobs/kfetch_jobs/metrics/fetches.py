@@ -57,7 +57,9 @@ class FetchMetrics:
         """Ask the agents, and read changed files."""
         self._agents = find_agents()
         for job in jobs:
-            for status, query in [] if job.statistics else readers_of(self._agents, job):
+            if job.statistics:
+                continue
+            for status, query in readers_of(self._agents, job):
                 part = (status.pid, query.name)
                 self._growth.update(f"{job.name} executor", part, _flat(asdict(query.totals)))
         changed: dict[str, int] = {}
