@@ -95,9 +95,7 @@ def test_another_file_system(tmp_path: Path, kafka: Cluster, name: str) -> None:
     lake = tmp_path / "lake"
     lake.mkdir()
     text = JOB.format(topic=name, table="viewfs://kfetch/lake/table")
-    text += (
-        f"checkpoint: viewfs://kfetch/lake/ck\nspark: {{spark.hadoop.{MOUNT}: 'file://{lake}'}}\n"
-    )
+    text += f"checkpoint: viewfs://kfetch/lake/ck\nsingleHost: true\nspark: {{spark.hadoop.{MOUNT}: 'file://{lake}'}}\n"
     write(tmp_path, kafka, one=text)
     project = Project(tmp_path, kafka)
     project.kfetch("run", "one")

@@ -108,11 +108,12 @@ class Stage:
                 self._left += [process.child for process in processes if process and process.child]
 
     def clear(self) -> None:
+        for child in self._left:
+            child.kill()  # one that has just begun has no environment yet, by which to find it
+            child.wait()
         for process in self.processes():
             with suppress(psutil.NoSuchProcess):  # it may end by itself meanwhile
                 process.kill()
-        for child in self._left:
-            child.wait()
 
     def store(self) -> Store:
         return Store.of(self.storage)

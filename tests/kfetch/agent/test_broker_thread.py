@@ -152,9 +152,9 @@ def test_a_range_that_waits_for_another_task_does_not_fail(
     kafka: LittleKafka, budget: Budget, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While a slow task reads the same partition, a queued range does not fail at its deadline."""
-    short_timeout = options(kafka, kafkaConsumer__pollTimeoutMs="250")
+    short_timeout = options(kafka, kafkaConsumer__pollTimeoutMs="500")
     with closing(SharedQuery("q", short_timeout, budget)) as query, ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(read, query, part(kafka, T0), pause=lambda: time.sleep(0.1))
+        slow = pool.submit(read, query, part(kafka, T0), pause=lambda: time.sleep(0.2))
 
         assert wait_until(lambda: any(t._reader.partition_count for t in query._brokers.values()))
         assert expected(kafka, part(kafka, T0, 4)) == read(query, part(kafka, T0, 4))
@@ -166,8 +166,8 @@ def test_compiling_does_not_use_up_the_deadline(
     kafka: LittleKafka, budget: Budget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the decoder takes longer to load than the poll timeout, no task fails."""
-    monkeypatch.setattr(decoding, "load_decoder", lambda: time.sleep(0.3))
-    short_timeout = options(kafka, kafkaConsumer__pollTimeoutMs="250")
+    monkeypatch.setattr(decoding, "load_decoder", lambda: time.sleep(1.2))
+    short_timeout = options(kafka, kafkaConsumer__pollTimeoutMs="1000")
     with closing(SharedQuery("q", short_timeout, budget)) as query:
         assert expected(kafka, part(kafka, T0)) == read(query, part(kafka, T0))
 

@@ -23,7 +23,7 @@ from kfetch.wire.groups import (
     send_fetch,
 )
 from tests.kfetch.wire.coordinator import Coordinator
-from tests.kfetch.wire.helpers import OPTIONS, SHORT_S, T0, T1, soon
+from tests.kfetch.wire.helpers import OPTIONS, T0, T1, soon
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close
 
@@ -122,7 +122,7 @@ def test_answers_to_wait_for(cluster: Cluster, coordinator: Coordinator, code: i
     """A coordinator that loads, and an open transaction, are waited for until the deadline."""
     coordinator.error = code
     with pytest.raises(BrokerError, match="asking for offsets of group g: no success in") as caught:
-        committed_offsets(cluster, "g", [T0], soon(SHORT_S))
+        committed_offsets(cluster, "g", [T0], soon(1))
 
     assert code == caught.value.code
 
