@@ -170,8 +170,11 @@ def troubled(proxy: Proxy, rng: random.Random) -> Iterator[None]:
     done, faults = threading.Event(), [Fault.BUSY, Fault.CUT, Fault.LOST_ANSWER, Fault.HALF_ANSWER]
 
     def trouble() -> None:
+        begun = proxy.faults
         while not done.wait(0.2):
-            proxy.fault("PUT", "", rng.choice(faults))
+            if proxy.faults >= begun:  # none is left: they don't gather while nobody writes
+                begun += 1
+                proxy.fault("PUT", "", rng.choice(faults))
 
     thread = threading.Thread(target=trouble, daemon=True)
     thread.start()
