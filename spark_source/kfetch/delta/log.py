@@ -107,7 +107,7 @@ class TableLog:
     def _check_store(self) -> None:
         """Raises TableRefused for a store that would let one commit replace another one."""
         newest = self._commit_file(self._table.version())
-        if isinstance(newest, ObjectPath) and newest.head()[1] > _PROBE_MAX:
+        if not isinstance(newest, ObjectPath) or newest.head()[1] > _PROBE_MAX:
             return
         if not _patiently(versioned(newest).is_conditional):
             raise TableRefused(
