@@ -211,11 +211,21 @@ def column_decoder(column: TypedColumn) -> ValueDecoder:
     return its_format.framed(decoder, registry_of(column.registry.registry))
 
 
-@lru_cache(maxsize=DECODERS_MAX)
-def typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
-    """Returns the decoder of some columns, which readers share.
+_making: dict[tuple[str, ...], threading.Lock] = {}
+"""A lock for each choice of formats."""
 
-    Two threads that need a new one at once may each make it. If its formats are loaded, no thread
-    waits for the compilation of others.
+
+def typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
+    """Returns the decoder of some columns, which all readers share.
+
+    Another thread that needs the same formats waits meanwhile. If they are loaded, no thread waits
+    for the compilation of others.
     """
+    formats = tuple(column.format for column in columns)
+    with _making.setdefault(formats, threading.Lock()):
+        return _typed_values(columns)
+
+
+@lru_cache(maxsize=DECODERS_MAX)
+def _typed_values(columns: tuple[TypedColumn, ...]) -> TypedValues:
     return TypedValues(columns)
