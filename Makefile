@@ -83,7 +83,7 @@ kerberos: setup ## Install Kerberos, with which the long tests check log-ins by 
 	  || { echo "the tests of GSSAPI need a server of Kerberos: as root, apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc"; exit 2; }
 	@$(PY) -c 'import gssapi' 2>/dev/null || $(UV) pip install --quiet --python $(PY) gssapi
 
-# They wait half of the time. ARGS="-p tests.forks --forks 3 --by-file" runs three files at a time.
+# They wait half of the time. ARGS="-p tests.forks --forks 3 --by-file" runs three files at a time; `.ci/run` runs two.
 integration: setup ## Run the tests against a real Kafka and a real Spark
 	@$(PY) -m pytest $(or $(TESTS),integration) -m "not long and not brokers" $(ARGS)
 
