@@ -239,7 +239,7 @@ class TableLog:
             for path in self._small.add(sizes, self._sizes, settings["file_bytes"]):
                 check()
                 with plain_errors(self._directory):
-                    self._merge(own[path].partitions.values(), settings["codec"])
+                    self._merge(own[path].partitions.values(), settings)
         except (OSError, DeltaError) as cause:
             log.warning("kfetch: small files of %s were not merged: %s", self._directory, cause)
 
@@ -247,15 +247,17 @@ class TableLog:
         files = self._table.get_add_actions()
         return dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
 
-    def _merge(self, values: Iterable[str | None], codec: str) -> None:
+    def _merge(self, values: Iterable[str | None], settings: Mapping[str, Any]) -> None:
         """``values``: those of a partition. delta-rs takes an empty text for NULL."""
         from deltalake import WriterProperties
 
         before, partitions = self._table.version(), self._described().partitions
+        codec = settings["codec"]
         compression: Any = _CODECS.get(codec, codec).upper()
         # One task, because the driver's memory has no other limit.
         done = self._table.optimize.compact(
             [(n, "=", value or "") for n, value in zip(partitions, values, strict=True)] or None,
+            target_size=settings["file_bytes"],
             max_concurrent_tasks=1,
             writer_properties=WriterProperties(compression=compression),
         )
