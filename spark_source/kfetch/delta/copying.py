@@ -185,8 +185,6 @@ class TableCopy:
         rows = found[str(self._rows.directory)]
         if rows and not self._rows.log.commit(query, batch, rows, check):
             return Written()
-        for table in filter(None, [self._rows, self._letters]):
-            table.log.merge_small_files(found[str(table.directory)], check)
         count = sum(file.rows for file in letters)
         return Written(rows=sum(file.rows for file in rows), dead_letters=count, example=example)
 

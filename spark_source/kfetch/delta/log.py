@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 from kfetch.delta.places import address, identity, is_misread, plain_errors, sync
-from kfetch.delta.plan import file_settings
 from kfetch.delta.rules import TableDescription, check_partitions, check_table
-from kfetch.delta.small_files import SmallFiles, asks_for_merging
 from kfetch.delta.types import TableField, check_fields, check_names, unknown_fields
 from kfetch.errors import OptionError, TableRefused
 from kfetch.storage.objects import ObjectPath
@@ -33,8 +30,6 @@ _PROBE_MAX = 8 << 20
 _PROBE_S = 30
 """How long this is repeated while the store fails: the client repeats no conditional write."""
 _PROBE_PAUSE_S = 0.5
-_CODECS = {"lz4": "lz4_raw", "none": "uncompressed"}
-"""delta-rs's names, where they are others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +70,6 @@ class TableLog:
         self._checked: TableDescription | None = None
         self._batches: dict[tuple[int, str], int | None] = {}
         """The last micro-batch that the log has, by the table's version and the query."""
-        self._small = SmallFiles()
 
     @property
     def fields(self) -> Sequence[TableField]:
@@ -220,58 +214,6 @@ class TableLog:
         )
         self._update()
         self._batches = {(self._table.version(), query): batch}
-
-    def merge_small_files(self, files: Sequence[WrittenFile], check: Callable[[], None]) -> None:
-        """Merge small files, if the table's properties ask for it. See ``small_files``.
-
-        ``files``: those of the last commit. ``check``: see ``commit``. The table keeps its rows, so
-        an error of the table or of the store is a warning, and a later commit tries again.
-        """
-        from deltalake.exceptions import DeltaError
-
-        properties = self._described().properties
-        if not asks_for_merging(properties):
-            return
-        own = {file.path: file for file in files}
-        sizes = {path: file.size for path, file in own.items()}
-        settings = file_settings(properties, 0, 1)
-        try:
-            for path in self._small.add(sizes, self._sizes, settings["file_bytes"]):
-                check()
-                with plain_errors(self._directory):
-                    self._merge(own[path].partitions.values(), settings)
-        except (OSError, DeltaError) as cause:
-            log.warning("kfetch: small files of %s were not merged: %s", self._directory, cause)
-
-    def _sizes(self) -> dict[str, int]:
-        files = self._table.get_add_actions()
-        return dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
-
-    def _merge(self, values: Iterable[str | None], settings: Mapping[str, Any]) -> None:
-        """``values``: those of a partition. delta-rs takes an empty text for NULL."""
-        from deltalake import WriterProperties
-
-        before, partitions = self._table.version(), self._described().partitions
-        codec = settings["codec"]
-        compression: Any = _CODECS.get(codec, codec).upper()
-        # One task, because the driver's memory has no other limit.
-        done = self._table.optimize.compact(
-            [(n, "=", value or "") for n, value in zip(partitions, values, strict=True)] or None,
-            target_size=settings["file_bytes"],
-            max_concurrent_tasks=1,
-            writer_properties=WriterProperties(compression=compression),
-        )
-        log.info(
-            "kfetch: %d small files of %s are %d files now",
-            *(done["numFilesRemoved"], self._directory, done["numFilesAdded"]),
-        )
-        if isinstance(self._directory, ObjectPath):
-            return
-        for version in range(before + 1, self._table.version() + 1):
-            for line in self._commit_file(version).read_text().splitlines():
-                if added := json.loads(line).get("add"):
-                    sync(self._directory / unquote(added["path"]), self._directory)
-        self._sync(before + 1)
 
     def _sync(self, first: int) -> None:
         """Wait until the disk has the commits from a version on."""
