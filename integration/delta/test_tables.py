@@ -232,6 +232,21 @@ def _leaves(plan: Any) -> list[Any]:
     return [found.apply(i) for i in range(found.size())]
 
 
+def test_spark_finds_a_nan(
+    spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """It is Spark's largest number. Spark asks the footers of Parquet files for it first."""
+    name = topic(1)
+    write(kafka, name, ['{"x": 1, "n": {"y": 1}}', '{"x": "NaN", "n": {"y": "NaN"}}'])
+    schema = "x DOUBLE, n STRUCT<y: FLOAT>"
+    typed = {"valueFormat": "json", "valueSchema": schema, "valueFields": "flat"}
+    straight(spark, options_of(kafka, name, **typed), tmp_path)
+
+    table = spark.read.format("delta").load(str(tmp_path / "table"))
+    for clause in ("x > 100", "x = double('NaN')", "n.y > 100", "n.y = float('NaN')", "x = 1"):
+        assert 1 == table.where(clause).count(), clause
+
+
 def test_spark_maintains_the_table(
     spark: SparkSession, kafka: Cluster, topic: TopicFactory, tmp_path: Path
 ) -> None:

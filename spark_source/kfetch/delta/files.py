@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
@@ -25,11 +24,11 @@ from kfetch.delta.partitions import Values, directory, split
 from kfetch.delta.places import NewFile, new_file, place_of
 from kfetch.delta.plan import WritePlan
 from kfetch.delta.statistics import (
+    SeenValues,
     chosen_leaves,
-    columns_with_nan,
     file_statistics,
+    footer_columns,
     leaves,
-    nested_nulls,
     parquet_paths,
 )
 from kfetch.options.columns import DEAD_LETTER
@@ -167,8 +166,6 @@ class DataFile:
         self._values = values
         self._path = f"{directory(plan.partitions, values)}part-{uuid.uuid4()}.{plan.codec}.parquet"
         self._pending: list[pa.RecordBatch] = []
-        self._with_nan: set[int] = set()
-        self._nested_nulls: Counter[int] = Counter()
         self._file: NewFile | None = None
         self._writer: Any = None
 
@@ -193,8 +190,7 @@ class DataFile:
         if self._writer is None:
             self._begin(self._pending[0].schema)
         for batch in self._pending:
-            self._with_nan |= columns_with_nan(batch, self._leaves)
-            self._nested_nulls.update(nested_nulls(batch, self._leaves))
+            self._seen.add(batch)
         table = pa.Table.from_batches(self._pending)
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._pending.clear()
@@ -205,6 +201,7 @@ class DataFile:
         plan = self._plan
         self._column_count = sum(len(parquet_paths(kind, "")) for kind in schema.types)
         self._leaves = chosen_leaves(leaves(schema), plan.statistics_columns, plan.statistics_paths)
+        self._seen = SeenValues(self._leaves)
         self._file = new_file(self._place, self._path)
         self._writer = pq.ParquetWriter(
             self._file.sink,
@@ -212,6 +209,7 @@ class DataFile:
             compression=plan.codec,  # type: ignore[arg-type]
             store_schema=False,
             use_dictionary=dictionary_columns(self._pending[0]),  # type: ignore[arg-type]
+            write_statistics=footer_columns(schema),
         )
 
     def close(self) -> pa.RecordBatch:
@@ -234,9 +232,7 @@ class DataFile:
                     for one, text in zip(self._plan.partitions, self._values, strict=True)
                 }
             ),
-            "statistics": file_statistics(
-                metadata, self._leaves, self._with_nan, self._nested_nulls
-            ),
+            "statistics": file_statistics(metadata, self._leaves, self._seen),
         }
         return pa.RecordBatch.from_pylist([row], FILE_SCHEMA)
 

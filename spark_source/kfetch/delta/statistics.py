@@ -1,16 +1,18 @@
 """What Delta notes of a file for data skipping: rows, smallest and largest values, nulls. Pure.
 
 A Parquet writer has found them already, for the footer. So nothing is computed twice. A column
-without certain bounds has none: a reader then reads the file. Arrays and maps have no bounds. The
-footer counts nulls within them, not of them. So kfetch counts theirs in the batches. Sources:
-Delta's PROTOCOL.md, "Per-file Statistics"; StatisticsCollection of delta-spark 4.4.0.
+without certain bounds has none: a reader then reads the file. Arrays and maps have no bounds, and
+the footer counts nulls within them, not of them. Floats have no statistics in the footer, because a
+writer passes over NaN there. To Spark it is the largest number, so Spark would skip its rows. So
+kfetch looks at floats, arrays and maps itself. Sources: Delta's PROTOCOL.md, "Per-file Statistics";
+StatisticsCollection of delta-spark 4.4.0.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -88,45 +90,68 @@ def _begins(path: Sequence[str], start: Sequence[str]) -> bool:
     return tuple(name.lower() for name in path[: len(start)]) == start
 
 
-def nested_nulls(batch: pa.RecordBatch, found: Sequence[Leaf]) -> dict[int, int]:
-    """Returns the nulls of each array and map, by its leaf's position in ``found``."""
-    nested = [(i, leaf) for i, leaf in enumerate(found) if leaf.type is None]
-    return {i: value_at(batch, leaf.path).null_count for i, leaf in nested}
+def footer_columns(schema: pa.Schema) -> list[str]:
+    """Returns the paths of a Parquet file's columns that have statistics in the footer."""
+    floats = {".".join(leaf.path) for leaf in leaves(schema) if _is_float(leaf.type)}
+    paths = [path for field in schema for path in parquet_paths(field.type, field.name)]
+    return [path for path in paths if path not in floats]
 
 
-def columns_with_nan(batch: pa.RecordBatch, found: Sequence[Leaf]) -> set[int]:
-    """Returns the indices of leaves with a NaN. Parquet's bounds pass it over; to Spark it is the
-    largest number."""
-    floats = [(i, leaf) for i, leaf in enumerate(found) if _is_float(leaf.type)]
-    return {i for i, leaf in floats if pc.any(pc.is_nan(value_at(batch, leaf.path))).as_py()}
+class SeenValues:
+    """What a file's rows have that its footer does not say."""
+
+    def __init__(self, found: Sequence[Leaf]) -> None:
+        self._looked_at = [
+            (i, leaf) for i, leaf in enumerate(found) if leaf.type is None or _is_float(leaf.type)
+        ]
+        self.nulls: dict[int, int] = dict.fromkeys((i for i, _ in self._looked_at), 0)
+        """Of arrays, maps and floats, by the leaf's position in ``found``."""
+        self.ranges: dict[int, tuple[float, float]] = {}
+        """Of floats that are not all null. An infinite end stands for a NaN, too."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Look at rows of the file."""
+        for i, leaf in self._looked_at:
+            values = value_at(batch, leaf.path)
+            self.nulls[i] += values.null_count
+            if leaf.type is not None and values.null_count < len(values):
+                low, high = _range(values)
+                old = self.ranges.get(i, (low, high))
+                self.ranges[i] = min(low, old[0]), max(high, old[1])
+
+
+def _range(values: pa.Array[Any]) -> tuple[float, float]:
+    if pc.any(pc.is_nan(values)).as_py():
+        return -math.inf, math.inf
+    ends: Any = pc.min_max(values).as_py()
+    return ends["min"] or -0.0, ends["max"] or 0.0
 
 
 def _is_float(kind: pa.DataType | None) -> bool:
     return kind is not None and pa.types.is_floating(kind)
 
 
-def file_statistics(
-    metadata: Any, found: Sequence[Leaf], without_bounds: set[int], nested: Mapping[int, int]
-) -> str:
+def file_statistics(metadata: Any, found: Sequence[Leaf], seen: SeenValues) -> str:
     """Returns the JSON of a file's statistics.
 
-    ``metadata``: pyarrow's FileMetaData. ``found``: the leaves to describe. ``without_bounds``:
-    the positions of leaves whose bounds are uncertain. ``nested``: the nulls of arrays and maps, by
-    position.
+    ``metadata``: pyarrow's FileMetaData. ``found``: the leaves to describe. ``seen``: what else
+    their rows have.
     """
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
     for index, leaf in enumerate(found):
-        if leaf.type is None:
-            _put(nulls, leaf.path, nested[index])
-            continue
         chunks = [group.column(leaf.index) for group in groups]
-        if not all(chunk.is_stats_set for chunk in chunks):
+        if index in seen.nulls:
+            _put(nulls, leaf.path, seen.nulls[index])
+            ends = seen.ranges.get(index)
+        elif all(chunk.is_stats_set for chunk in chunks):
+            _put(nulls, leaf.path, sum(chunk.statistics.null_count for chunk in chunks))
+            ends = _ends(leaf.type, chunks)
+        else:
             continue
-        _put(nulls, leaf.path, sum(chunk.statistics.null_count for chunk in chunks))
-        bounds = None if index in without_bounds else _bounds(leaf.type, chunks)
+        bounds = None if ends is None else _bounds(leaf.type, ends)
         if bounds is not None:
             _put(lowest, leaf.path, bounds[0])
             _put(highest, leaf.path, bounds[1])
@@ -146,19 +171,27 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     tree[path[-1]] = value
 
 
-def _bounds(kind: pa.DataType, chunks: Sequence[Any]) -> tuple[Any, Any] | None:
-    """Returns the least and the greatest value as the log has them; None if they are uncertain."""
-    form = _form(kind)
+def _ends(kind: pa.DataType | None, chunks: Sequence[Any]) -> tuple[Any, Any] | None:
+    """Returns the least and the greatest value; None if the footer does not say."""
     filled = [c.statistics for c in chunks if c.statistics.null_count < c.num_values]
-    if form is None or not filled or not all(one.has_min_max for one in filled):
+    if not filled or not all(one.has_min_max for one in filled):
         return None
     try:
-        if pa.types.is_temporal(kind):
-            ends = min(s.min_raw for s in filled), max(s.max_raw for s in filled)
-        else:
-            ends = min(s.min for s in filled), max(s.max for s in filled)
+        if kind is not None and pa.types.is_temporal(kind):
+            return min(s.min_raw for s in filled), max(s.max_raw for s in filled)
+        return min(s.min for s in filled), max(s.max for s in filled)
+    except UnicodeDecodeError:  # a text is no UTF-8
+        return None
+
+
+def _bounds(kind: pa.DataType | None, ends: tuple[Any, Any]) -> tuple[Any, Any] | None:
+    """Returns the least and the greatest value as the log has them; None if they are uncertain."""
+    form = _form(kind) if kind is not None else None
+    if form is None:
+        return None
+    try:
         return form(ends[0], False), form(ends[1], True)
-    except (UnicodeDecodeError, OverflowError):  # a text is no UTF-8; a year is beyond 9999
+    except OverflowError:  # a year is beyond 9999, or a number is infinite
         return None
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -161,6 +162,18 @@ def test_a_nan_hides_the_bounds(tmp_path: Path) -> None:
     batch = pa.record_batch({"x": [1.0, math.nan, 2.0], "y": [1.0, 2.0, 3.0], "n": nested})
 
     assert {"y": Decimal("1.0")} == statistics_of(tmp_path, batch)["minValues"]
+
+
+def test_the_footer_says_nothing_of_floats(tmp_path: Path) -> None:
+    """Spark filters row groups by it, and would skip a NaN, which it takes for the largest."""
+    nested = pa.array([{"b": {"c": math.nan}}], NESTED)
+    short = pa.array([1.0], pa.float32())
+    statistics_of(tmp_path, pa.record_batch({"x": [math.nan], "f": short, "n": nested, "i": [1]}))
+
+    (file,) = tmp_path.glob("*.parquet")
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    assert ["n.a", "i"] == [one.path_in_schema for one in columns if one.is_stats_set]
 
 
 @pytest.mark.parametrize("name", [".c", "[0]", ".x"])
