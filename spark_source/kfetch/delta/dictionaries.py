@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kfetch.delta.columns import value_at
-from kfetch.delta.statistics import leaves, parquet_paths
+from kfetch.delta.statistics import column_paths, leaves
 
 _ROWS = 10_000
 _FEW_ROWS = 1_000
@@ -29,8 +29,7 @@ def dictionary_columns(rows: pa.RecordBatch) -> list[str]:
         for leaf in leaves(rows.schema)
         if leaf.type is not None and _nearly_all_different(value_at(first, leaf.path))
     }
-    paths = [path for field in rows.schema for path in parquet_paths(field.type, field.name)]
-    return [path for path in paths if path not in without]
+    return [path for path in column_paths(rows.schema) if path not in without]
 
 
 def _nearly_all_different(values: pa.Array[Any]) -> bool:

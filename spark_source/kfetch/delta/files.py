@@ -26,10 +26,10 @@ from kfetch.delta.plan import WritePlan
 from kfetch.delta.statistics import (
     SeenValues,
     chosen_leaves,
+    column_paths,
     file_statistics,
     footer_columns,
     leaves,
-    parquet_paths,
 )
 from kfetch.options.columns import DEAD_LETTER
 from kfetch.storage.open import StoredPath
@@ -199,7 +199,7 @@ class DataFile:
 
     def _begin(self, schema: pa.Schema) -> None:
         plan = self._plan
-        self._column_count = sum(len(parquet_paths(kind, "")) for kind in schema.types)
+        self._column_count = len(column_paths(schema))
         self._leaves = chosen_leaves(leaves(schema), plan.statistics_columns, plan.statistics_paths)
         self._seen = SeenValues(self._leaves)
         self._file = new_file(self._place, self._path)

@@ -54,16 +54,21 @@ def _leaves(kind: pa.DataType, path: tuple[str, ...], index: int) -> Iterator[Le
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _leaves(field.type, (*path, field.name), index)
-            index += len(parquet_paths(field.type, ""))
+            index += len(_paths(field.type, ""))
     else:
         yield Leaf(path, None if pa.types.is_nested(kind) else kind, index)
 
 
-def parquet_paths(kind: pa.DataType, path: str) -> list[str]:
+def column_paths(schema: pa.Schema) -> list[str]:
+    """Returns the paths of a Parquet file's columns."""
+    return [path for field in schema for path in _paths(field.type, field.name)]
+
+
+def _paths(kind: pa.DataType, path: str) -> list[str]:
     """Returns the paths of a Parquet file's columns that a column of a type makes."""
     if not pa.types.is_nested(kind):
         return [path]
-    return [found for name, one in _fields(kind) for found in parquet_paths(one, f"{path}.{name}")]
+    return [found for name, one in _fields(kind) for found in _paths(one, f"{path}.{name}")]
 
 
 def _fields(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
@@ -93,8 +98,7 @@ def _begins(path: Sequence[str], start: Sequence[str]) -> bool:
 def footer_columns(schema: pa.Schema) -> list[str]:
     """Returns the paths of a Parquet file's columns that have statistics in the footer."""
     floats = {".".join(leaf.path) for leaf in leaves(schema) if _is_float(leaf.type)}
-    paths = [path for field in schema for path in parquet_paths(field.type, field.name)]
-    return [path for path in paths if path not in floats]
+    return [path for path in column_paths(schema) if path not in floats]
 
 
 class SeenValues:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kfetch.delta.statistics import leaves, parquet_paths
+from kfetch.delta.statistics import column_paths, leaves
 from tests.kfetch.delta.tables import by_duckdb, files_of, plan_of
 
 UTC_TIME = pa.timestamp("us", "UTC")
@@ -205,15 +205,13 @@ def test_the_first_leaves_have_statistics(tmp_path: Path, asked: int, expected: 
 
 def test_leaves_are_those_of_the_file(tmp_path: Path) -> None:
     """Lists, maps and structs within each other have as many leaves as Parquet's footer."""
-    import pyarrow.parquet as pq
-
     kind = pa.map_(pa.string(), pa.list_(pa.struct([("p", pa.int32()), ("q", NESTED)])))
     schema = pa.schema([("m", kind), ("s", NESTED), ("l", pa.list_(pa.list_(pa.string())))])
     pq.write_table(schema.empty_table(), tmp_path / "f.parquet")
     file = pq.ParquetFile(tmp_path / "f.parquet").schema
 
     paths = [file.column(i).path for i in range(len(file.names))]
-    assert paths == [path for one in schema for path in parquet_paths(one.type, one.name)]
+    assert paths == column_paths(schema)
     found = {one.path: one.index for one in leaves(schema)}
     assert {("m",): 0, ("s", "a"): 4, ("s", "b", "c"): 5, ("l",): 6} == found
     assert [("s", "a"), ("s", "b", "c")] == [one.path for one in leaves(schema) if one.type]
