@@ -4,6 +4,7 @@
     state          = apply_order(rules, state, Order.PAUSE, now)         an order arrives
     state          = after_launch(rules, state, now)                     the process has started
     state          = after_exit(rules, state, kind, why, now, chance)    the process has ended
+    state          = after_refusal(rules, state, why, now)               it can't be started now
     state, action  = tick(rules, state, facts)                           time passes: do the action
 
 Orders and exits only change the state, and only ``tick`` returns an action. So a supervisor that
@@ -190,6 +191,20 @@ def after_interruption(rules: Rules, state: JobState, now: float) -> JobState:
     return _moved(state, Phase.WAITING, now, due_s=now + rules.initial_s, forced=True)
 
 
+def after_refusal(rules: Rules, state: JobState, sentence: str, now: float) -> JobState:
+    """Returns the state of a due job that can't be started now. That is no failure either."""
+    due_s = now + rules.initial_s
+    state = replace(state, phase=Phase.WAITING, due_s=due_s, ready_s=None, forced=True)
+    return replace(state, refusal=sentence)
+
+
+def after_reading(rules: Rules, state: JobState, now: float) -> JobState:
+    """Returns the state of a job whose file can be read again. Its rules were not known before."""
+    if state.phase in (Phase.WAITING, Phase.FINISHED):
+        return initial_state(rules, now, state)
+    return replace(state, refusal="")
+
+
 _UNEXPECTED_EXITS = {
     ExitKind.FINISHED: "it ended, and was not to end",
     ExitKind.STOPPED: "it was stopped, and not by its supervisor",
@@ -332,4 +347,5 @@ def _tick_stopping(rules: Rules, state: JobState, facts: Facts) -> tuple[JobStat
 
 
 def _moved(state: JobState, phase: Phase, now: float, **changes: object) -> JobState:
-    return replace(state, phase=phase, since_s=now, ready_s=None, **changes)  # type: ignore[arg-type]
+    state = replace(state, refusal="", ready_s=None)
+    return replace(state, phase=phase, since_s=now, **changes)  # type: ignore[arg-type]

@@ -47,11 +47,12 @@ from kfetch_jobs.supervise.run_process import (
 from kfetch_jobs.supervise.shared_state import leads_no_longer
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord, WaitingOrder
 from kfetch_jobs.supervise.supervised_job import (
+    UNREAD,
     SupervisedJob,
+    comes_before,
     history_entry,
     rules_of,
     second_writer,
-    single_writers,
     waiting_jobs,
 )
 from kfetch_jobs.supervise.wall_clock import WallClock
@@ -63,6 +64,8 @@ log = logging.getLogger("kfetch_jobs.supervisor")
 TICK_S = 0.2
 _AGAIN_S = 2.0
 """The pause after a tick that failed: the disk may be full, the database locked."""
+_READ_S = 10.0
+"""How often the supervisor reads files that it could not read."""
 _LEAVE_S = 2.0
 """How long runs may take to end by themselves once this host leads no longer."""
 _STARTING_ORDERS = (Order.START, Order.RESTART, Order.RESUME)
@@ -88,6 +91,8 @@ class Supervisor:
         self._killer = RunKiller(project.storage, store)
         self._clock = WallClock()
         self._shutting_down = False
+        self._reads_at = 0.0
+        """When it next reads the files that it could not read: monotonic."""
         self.last_tick_s = time.time()
         """When the last tick ended, in seconds since 1970. Any thread may read it."""
 
@@ -101,8 +106,8 @@ class Supervisor:
         ``lead``: of a project with supervisors on several hosts.
 
         Raises ConfigError for any mistake in the project. After a killed supervisor, or one on
-        another host, the new one logs the mistakes instead, and supervises the other jobs: at night
-        nobody can correct a file.
+        another host, the new one logs the mistakes instead, and reads these files again and again:
+        at night nobody can correct a file.
         """
         jobs, mistakes = project.jobs_and_mistakes()
         with Store.of(project.storage) as store:
@@ -128,37 +133,41 @@ class Supervisor:
     def _take_over(self, jobs: dict[str, Job], ended_s: float | None, *, clean: bool) -> None:
         """Begin with the states and the runs that the last supervisor has left.
 
-        ``jobs``: those without mistakes. ``ended_s``: when the last supervisor ended. ``clean``:
+        ``jobs``: those with valid files. ``ended_s``: when the last supervisor ended. ``clean``:
         whether nobody has killed it.
         """
         now = time.time()
         if set_back_s := self._set_back_s(now):
             self._store.clock_stepped(set_back_s)
         states = self._store.states()
-        mistaken = set(self._project.jobs()) - jobs.keys()
-        jobs = jobs | self._jobs_of_runs(jobs, mistaken)
-        jobs = single_writers(jobs, states, {run.job for run in self._living_runs()})
-        for job in jobs.values():
-            if job.file.enabled:
-                rules, before = rules_of(job.file), states.get(job.name)
+        names = self._project.jobs()
+        jobs = jobs | self._jobs_of_runs(jobs, set(names) - jobs.keys())
+        for name in names:
+            job = jobs.get(name)
+            if job is None or job.file.enabled:
+                rules, before = rules_of(job.file) if job else UNREAD, states.get(name)
                 if before is not None:
                     before = state_machine.after_clock_step(rules, before, set_back_s, now)
                 if before is None or clean:
                     before = state_machine.initial_state(rules, now, before, ended_s)
                 before = state_machine.planned_again(rules, before, now)
-                self._jobs[job.name] = SupervisedJob(job, rules, before)
+                self._supervise(name, job, rules, before)
         for run in self._store.open_runs():
             if run.job in self._jobs:
                 self._recover(run, self._jobs[run.job])
-            elif run.job not in mistaken:
+            else:
                 self._killer.add_unwanted(run)
         self._killer.end_unwanted(self._jobs, now, GONE_WITHIN_S)
-        self._store.forget(waiting_jobs(states) - self._jobs.keys() - mistaken)
+        self._store.forget(waiting_jobs(states) - self._jobs.keys())
         for supervised in self._jobs.values():
             self._reset_without_process(supervised, now)
         self._record_start(now)
         self._save()
         self._round_ended(now)
+
+    def _supervise(self, name: str, job: Job | None, rules: Rules, state: JobState) -> None:
+        directory = self._project.storage / name
+        self._jobs[name] = SupervisedJob(directory, job, rules, state)
 
     def _set_back_s(self, now: float) -> float:
         """Returns by how much the clock was set back, at least, while no supervisor ran.
@@ -246,7 +255,7 @@ class Supervisor:
             log.error("some processes of jobs do not die; they can write no checkpoint any more")
         for one in running:
             if one.run is not None:
-                report_interruption(self._project.storage, one.run, one.job.name, trouble)
+                report_interruption(self._project.storage, one.run, one.name, trouble)
 
     def _tick_succeeded(self) -> bool:
         """Run one tick. Jobs run on while the supervisor cannot write to its disk."""
@@ -274,6 +283,7 @@ class Supervisor:
             self._take_shared_orders(self._lead)
         self._take_orders(now)
         self._killer.end_unwanted(self._jobs, now)
+        self._read_again()
         for supervised in self._jobs.values():
             self._check(supervised, now)
         self._save()
@@ -335,40 +345,60 @@ class Supervisor:
 
     def _carry_out(self, name: str, order: Order, now: float) -> OrderReply:
         """Carry an order out, or refuse it with a reason."""
-        if order in _STARTING_ORDERS:
-            try:
-                self._reread(name, order)
-            except JobsError as error:
-                return OrderReply(message=error.message, exit_code=error.exit_code)
-            except Exception as error:  # a bug that one job triggers must not stop the others
-                return OrderReply(message=unexpected_mistake(name, error), exit_code=1)
+        if order in _STARTING_ORDERS and (refusal := self._reread(name, order)):
+            return refusal
         supervised = self._jobs.get(name)
         if supervised is None:
             return OrderReply(message=f"job {name} is not supervised", exit_code=1)
         supervised.state = state_machine.apply_order(supervised.rules, supervised.state, order, now)
         log.info("job %s: %s: %s", name, order, supervised.state.phase)
-        starting = order in _STARTING_ORDERS
-        notice = outdated_file_notice(supervised.job, supervised.state) if starting else ""
-        return OrderReply(message=notice)
+        job = supervised.job if order in _STARTING_ORDERS else None
+        return OrderReply(message=outdated_file_notice(job, supervised.state) if job else "")
 
-    def _reread(self, name: str, order: Order) -> None:
+    def _reread(self, name: str, order: Order) -> OrderReply | None:
         """Read the job's files again: they may have changed, or be new.
 
-        A job that runs on keeps the files that its run was started with. Raises ConfigError for a
-        mistake, and SupervisorError if the job may not run.
+        A job that runs on keeps the files that its run was started with. Returns a reply if the
+        files have a mistake, or the job may not run.
         """
-        job = job_now(self._project, name)
-        if sentence := second_writer(job, self._jobs.values()):
-            raise SupervisorError(sentence)
-        rules = rules_of(job.file)
-        if name not in self._jobs:
-            self._add(job, rules, time.time())
-        elif order is Order.RESTART or self._jobs[name].state.phase is not Phase.RUNNING:
-            self._jobs[name].job, self._jobs[name].rules = job, rules
+        try:
+            job = job_now(self._project, name)
+            if sentence := second_writer(
+                job, (one for one in self._jobs.values() if one.may_write)
+            ):
+                raise SupervisorError(sentence)
+        except JobsError as error:
+            return OrderReply(message=error.message, exit_code=error.exit_code)
+        except Exception as error:  # a bug that one job triggers must not stop the others
+            return OrderReply(message=unexpected_mistake(name, error), exit_code=1)
+        rules, now, supervised = rules_of(job.file), time.time(), self._jobs.get(name)
+        if supervised is None:
+            self._add(job, rules, now)
+        elif supervised.job is None:
+            supervised.state = state_machine.after_reading(rules, supervised.state, now)
+            supervised.job, supervised.rules = job, rules
+        elif order is Order.RESTART or supervised.state.phase is not Phase.RUNNING:
+            supervised.job, supervised.rules = job, rules
+        return None
+
+    def _read_again(self) -> None:
+        """Try to read the files that could not be read."""
+        if time.monotonic() < self._reads_at:
+            return
+        self._reads_at = time.monotonic() + _READ_S
+        for supervised in [one for one in self._jobs.values() if one.job is None]:
+            refusal, state = self._reread(supervised.name, Order.START), supervised.state
+            if refusal and state.phase in (Phase.WAITING, Phase.BACKOFF):
+                self._refuse(supervised, replace(state, refusal=refusal.message))
+
+    def _refuse(self, supervised: SupervisedJob, state: JobState) -> None:
+        if state.refusal != supervised.state.refusal:
+            log.error("job %s can't start: %s", supervised.name, state.refusal)
+        supervised.state = state
 
     def _add(self, job: Job, rules: Rules, now: float) -> None:
         state = state_machine.initial_state(rules, now, self._store.states().get(job.name))
-        self._jobs[job.name] = SupervisedJob(job, rules, state)
+        self._supervise(job.name, job, rules, state)
         for run in self._store.open_runs():
             if run.job == job.name:
                 self._recover(run, self._jobs[job.name])
@@ -383,11 +413,11 @@ class Supervisor:
         if action is Action.LAUNCH and not self._shutting_down:
             self._launch(supervised, now)
         elif action is Action.END and supervised.process is not None:
-            log.info("job %s: ends after its micro-batch", supervised.job.name)
+            log.info("job %s: ends after its micro-batch", supervised.name)
             supervised.process.end()
         elif action is Action.KILL and supervised.process is not None:
             if not supervised.killed:
-                log.warning("job %s: did not end in time, and is killed", supervised.job.name)
+                log.warning("job %s: did not end in time, and is killed", supervised.name)
             supervised.killed = True
             supervised.process.kill()
 
@@ -398,7 +428,7 @@ class Supervisor:
         silent_s = supervised.silent_s(pulse, now, self._clock.late(now)) if limited else 0.0
         others = {name: other.state for name, other in self._jobs.items()}
         running = sum(other.phase.has_process for other in others.values())
-        ahead = state_machine.jobs_ahead(supervised.job.name, others)
+        ahead = state_machine.jobs_ahead(supervised.name, others)
         return Facts(
             now=now,
             upstream_finished=state_machine.upstream_finished(rules, state, others),
@@ -409,8 +439,21 @@ class Supervisor:
             is_idle=pulse is not None and pulse.is_idle,
         )
 
+    def _refusal(self, supervised: SupervisedJob, job: Job) -> str:
+        """Returns why a due job can't be started now."""
+        try:
+            first = [one for one in self._jobs.values() if comes_before(one, supervised)]
+            return second_writer(job, first)
+        except OSError as error:
+            return f"job {job.name}: {error}"
+
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
         job, now = supervised.job, self._clock.late(now)
+        assert job is not None
+        if sentence := self._refusal(supervised, job):
+            rules, state = supervised.rules, supervised.state
+            self._refuse(supervised, state_machine.after_refusal(rules, state, sentence, now))
+            return
         state = state_machine.after_launch(supervised.rules, supervised.state, now)
         self._remove_old_reports(job)
         supervised.run = run = self._store.begin(job.name, state, now)
@@ -438,7 +481,7 @@ class Supervisor:
 
     def _report_file(self, supervised: SupervisedJob) -> Path:
         assert supervised.run is not None
-        return exit_report_path(self._project.storage / supervised.job.name, supervised.run)
+        return exit_report_path(self._project.storage / supervised.name, supervised.run)
 
     def _remove_old_reports(self, job: Job) -> None:
         """Remove the reports of runs whose ends are recorded, perhaps by another host."""
@@ -450,10 +493,10 @@ class Supervisor:
     def _process_ended(self, supervised: SupervisedJob, now: float) -> None:
         assert supervised.process is not None
         assert supervised.run is not None
-        if not self._killer.kill(supervised.run, supervised.job.name, supervised.process):
+        if not self._killer.kill(supervised.run, supervised.name, supervised.process):
             supervised.heard_s = self._clock.late(now)  # the run has ended, and is not silent
             return  # no next run may start beside them
-        remove_settings(self._project.storage, supervised.job.name)
+        remove_settings(self._project.storage, supervised.name)
         report_file = self._report_file(supervised)
         self._record_end(supervised, read_exit_report(report_file), self._clock.late(now))
         report_file.unlink(missing_ok=True)
@@ -462,7 +505,7 @@ class Supervisor:
         assert supervised.run is not None
         kind, sentence = history_entry(supervised, report)
         chance = random.random()  # noqa: S311 - spreads restarts
-        name, rules, state = supervised.job.name, supervised.rules, supervised.state
+        name, rules, state = supervised.name, supervised.rules, supervised.state
         batches, rows = supervised.committed()
         if report.interrupted and state.phase is Phase.RUNNING:
             state = state_machine.after_interruption(rules, state, now)
@@ -511,7 +554,7 @@ class Supervisor:
         process, run = supervised.process, supervised.run
         if process is None or run is None:
             return True
-        return not process.alive and self._killer.kill(run, supervised.job.name, process)
+        return not process.alive and self._killer.kill(run, supervised.name, process)
 
     def _end_round(self, hurry: Callable[[], bool]) -> None:
         """Check each job once, living processes first: on a full disk, recording an end fails."""
