@@ -38,6 +38,8 @@ class SupervisedJob:
     state: JobState
     run: int | None = None
     process: RunProcess | None = None
+    no_start: ExitReport | None = None
+    """Why the run has no process. Its end is not recorded yet, because the disk is full."""
     killed: bool = False
     """The supervisor has killed it: it did not end in time, or ``hurry`` was set."""
     heard_s: float | None = None

@@ -404,6 +404,8 @@ class Supervisor:
                 self._recover(run, self._jobs[job.name])
 
     def _check(self, supervised: SupervisedJob, now: float) -> None:
+        if supervised.no_start is not None:
+            self._record_end(supervised, supervised.no_start, now)
         if supervised.process is not None and not supervised.process.alive:
             self._process_ended(supervised, now)
         now = self._clock.late(now)
@@ -470,9 +472,8 @@ class Supervisor:
                 environ=os.environ,
             )
         except OSError as cause:
-            self._record_end(
-                supervised, ExitReport(kind=ExitKind.FAILED, sentence=f"no start: {cause}"), now
-            )
+            supervised.no_start = ExitReport(kind=ExitKind.FAILED, sentence=f"no start: {cause}")
+            self._record_end(supervised, supervised.no_start, now)
             return
         process = supervised.process
         supervised.heard_s, supervised.heard_at = self._clock.late(now), None
@@ -517,7 +518,7 @@ class Supervisor:
             supervised.run, now, kind, sentence, batches=batches, rows=rows, states={name: state}
         )
         supervised.state = self._saved[name] = state
-        supervised.run = supervised.process = supervised.heard_s = None
+        supervised.run = supervised.process = supervised.no_start = supervised.heard_s = None
         supervised.killed = False
         if state.phase is Phase.BACKOFF and state.due_s is not None:
             pause_s = state.due_s - now
@@ -535,7 +536,7 @@ class Supervisor:
         now = self._now()
         for supervised in self._jobs.values():
             supervised.state = state_machine.interrupt(supervised.state, now)
-        while running := [one for one in self._jobs.values() if one.process is not None]:
+        while running := [one for one in self._jobs.values() if one.run is not None]:
             if self._trouble():
                 return
             try:
@@ -559,7 +560,7 @@ class Supervisor:
     def _end_round(self, hurry: Callable[[], bool]) -> None:
         """Check each job once, living processes first: on a full disk, recording an end fails."""
         now = self._now()
-        running = [one for one in self._jobs.values() if one.process is not None]
+        running = [one for one in self._jobs.values() if one.run is not None]
         for supervised in sorted(running, key=lambda one: not (one.process and one.process.alive)):
             if hurry() and supervised.process is not None:
                 supervised.killed = True
