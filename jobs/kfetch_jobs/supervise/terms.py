@@ -86,6 +86,8 @@ class Terms:
                 self._wait_no_more(shared)
                 with Supervisor.start(self._project, self._command, lead) as supervisor:
                     self._supervise(supervisor, "This host leads.")
+            if not self._stop():
+                self._pause(2 * LOOK_S)  # a host that waits takes over
         except SupervisorError as error:
             if self._stop() or not self._is_up:
                 raise

@@ -573,6 +573,44 @@ def test_two_wait_and_one_leads(hosts: list[Host]) -> None:
     assert 1 == sum(one.endswith("This host waits.") for one in leads)
 
 
+@pytest.mark.parametrize("kind", ["disk"])
+def test_a_leader_whose_disk_fails(hosts: list[Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can't write the term, so that its runs end by themselves. It lets another host lead."""
+    first, second = hosts
+    write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
+    leads: list[str] = []
+    stop: list[int] = []
+
+    def begin(host: Host) -> threading.Thread:
+        def ready(sentence: str) -> None:
+            leads.append(f"{host.directory.name} {sentence}")
+
+        one = terms.Terms(host.project, lambda: bool(stop), lambda: True, ready, host.command)
+        thread = threading.Thread(target=one.run)
+        thread.start()
+        return thread
+
+    write = TermFile.end_in
+
+    def end_in(term: TermFile, seconds: float) -> None:
+        if term.path != term_file(first.storage).path:
+            write(term, seconds)
+
+    threads = [begin(first)]
+    assert wait_until((first.directory / "a.on").exists, 30)
+    threads.append(begin(second))
+    assert wait_until(lambda: len(leads) == 2, 30)
+    monkeypatch.setattr(TermFile, "end_in", end_in)
+    os.utime(term_file(first.storage).path, (0, 0))
+    led = wait_until((second.directory / "a.on").exists, 30)
+    stop.append(1)
+    for thread in threads:
+        thread.join(30)
+    assert led
+    assert f"{second.directory.name} This host leads." == leads[2]
+    assert [] == first.processes()
+
+
 def test_leases_of_checkpoints_are_noted(
     hosts: list[Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
