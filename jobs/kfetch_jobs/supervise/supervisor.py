@@ -16,7 +16,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
@@ -136,22 +136,20 @@ class Supervisor:
         ``jobs``: those with valid files. ``ended_s``: when the last supervisor ended. ``clean``:
         whether nobody has killed it.
         """
-        now = time.time()
-        if set_back_s := self._set_back_s(now):
-            self._store.clock_stepped(set_back_s)
-        states = self._store.states()
-        names = self._project.jobs()
+        now, states, names = time.time(), self._store.states(), self._project.jobs()
         jobs = jobs | self._jobs_of_runs(jobs, set(names) - jobs.keys())
+        names = [name for name in names if name not in jobs or jobs[name].file.enabled]
+        if set_back_s := self._set_back_s([states[name] for name in names if name in states], now):
+            self._store.clock_stepped(set_back_s)
         for name in names:
-            job = jobs.get(name)
-            if job is None or job.file.enabled:
-                rules, before = rules_of(job.file) if job else UNREAD, states.get(name)
-                if before is not None:
-                    before = state_machine.after_clock_step(rules, before, set_back_s, now)
-                if before is None or clean:
-                    before = state_machine.initial_state(rules, now, before, ended_s)
-                before = state_machine.planned_again(rules, before, now)
-                self._supervise(name, job, rules, before)
+            job, before = jobs.get(name), states.get(name)
+            rules = rules_of(job.file) if job else UNREAD
+            if before is not None:
+                before = state_machine.after_clock_step(rules, before, set_back_s, now)
+            if before is None or clean:
+                before = state_machine.initial_state(rules, now, before, ended_s)
+            before = state_machine.planned_again(rules, before, now)
+            self._supervise(name, job, rules, before)
         for run in self._store.open_runs():
             if run.job in self._jobs:
                 self._recover(run, self._jobs[run.job])
@@ -169,13 +167,15 @@ class Supervisor:
         directory = self._project.storage / name
         self._jobs[name] = SupervisedJob(directory, job, rules, state)
 
-    def _set_back_s(self, now: float) -> float:
+    def _set_back_s(self, states: Iterable[JobState], now: float) -> float:
         """Returns by how much the clock was set back, at least, while no supervisor ran.
 
-        No run begins in the future: its reports would seem to be those of an earlier run.
+        No run begins in the future: its reports would seem to be those of an earlier run. And a job
+        that waits for others would wait until they finish after its own start.
         """
-        latest = max((run.started_s for run in self._living_runs()), default=now)
-        return min(0.0, now - latest)
+        moments = [run.started_s for run in self._living_runs()]
+        moments += [max(one.since_s, one.started_s or 0, one.finished_s or 0) for one in states]
+        return min(0.0, now - max(moments, default=now))
 
     def _living_runs(self) -> list[Run]:
         storage = self._project.storage
