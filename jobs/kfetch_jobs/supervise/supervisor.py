@@ -284,10 +284,11 @@ class Supervisor:
         self._take_orders(now)
         self._killer.end_unwanted(self._jobs, now)
         self._read_again()
-        for supervised in self._jobs.values():
-            self._check(supervised, now)
+        failures = [error for one in self._jobs.values() if (error := self._failure(one, now))]
         self._save()
         self._round_ended(now)
+        if failures:
+            raise failures[0]
 
     def _round_ended(self, now: float) -> None:
         self.last_tick_s = now
@@ -402,6 +403,14 @@ class Supervisor:
         for run in self._store.open_runs():
             if run.job == job.name:
                 self._recover(run, self._jobs[job.name])
+
+    def _failure(self, supervised: SupervisedJob, now: float) -> OSError | None:
+        """Check a job. Returns an error of its files, so that other jobs are checked too."""
+        try:
+            self._check(supervised, now)
+        except OSError as error:
+            return error
+        return None
 
     def _check(self, supervised: SupervisedJob, now: float) -> None:
         if supervised.no_start is not None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from kfetch_jobs.errors import SupervisorError
-from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
+from kfetch_jobs.progress.reports import read_exit_report
 from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise import supervisor as supervisor_module
 from kfetch_jobs.supervise.job_state import Order, Phase
@@ -73,6 +77,31 @@ def test_a_launch_on_a_disk_that_fills_up(
         if not ends:
             stage.ahead_s = 400
             stage.until_runs(supervisor, "a")
+
+
+def test_files_of_one_job_that_cannot_be_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other jobs are supervised, and the log names the error."""
+
+    def read(report: Path) -> ExitReport:
+        if "a" == report.parent.name:
+            raise OSError(errno.EIO, "Input/output error")
+        return read_exit_report(report)
+
+    monkeypatch.setattr(supervisor_module, "read_exit_report", read)
+    for name in ("a", "b"):
+        stage.job(name, CONTINUOUS, UNTIL_TERM)
+    with stage.supervisor() as supervisor:
+        stage.until_runs(supervisor, "a", "b")
+        for name in ("a", "b"):
+            os.kill(stage.runs(name)[0].pid or 0, signal.SIGKILL)
+        deadline = time.monotonic() + PATIENCE_S
+        while stage.phase("b") is not Phase.BACKOFF:
+            assert time.monotonic() < deadline
+            supervisor._tick_succeeded()
+        with pytest.raises(OSError, match="Input/output error"):
+            supervisor.tick(stage.now)
 
 
 def test_an_end_whose_progress_cannot_be_read(stage: Stage) -> None:
