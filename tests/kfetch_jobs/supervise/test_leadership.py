@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -471,6 +472,36 @@ def test_a_host_whose_database_fails(hosts: list[Host], monkeypatch: pytest.Monk
             standby.run()
         standby.run()
     assert said[0].endswith("leads. This host waits.")
+
+
+@pytest.mark.parametrize("kind", ["disk"])
+def test_a_host_that_cannot_note_that_it_is_up(hosts: list[Host]) -> None:
+    """The disk is full when it is to lead. It tries again, and leads once there is room."""
+    said: list[str] = []
+
+    def ready(sentence: str) -> None:
+        said.append(sentence)
+        if len(said) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    host = hosts[0]
+    terms.Terms(host.project, lambda: len(said) > 1, lambda: True, ready, host.command).run()
+    assert ["This host leads."] * 2 == said
+
+
+@pytest.mark.parametrize("kind", ["disk"])
+def test_a_standby_that_is_stopped_at_its_looks(
+    hosts: list[Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at a lease may take a second. After the signal it begins no further one."""
+    looks: list[str] = []
+    monkeypatch.setattr(terms, "LATE_S", 0.0)
+    monkeypatch.setattr(terms, "note_lease", lambda job, **_: looks.append(job.name))
+    for name in ("a", "b", "c"):
+        write_jobs(hosts, name, CONTINUOUS, UNTIL_TERM)
+    with hosts[0].lead():
+        terms.Terms(hosts[1].project, lambda: bool(looks), lambda: True, lambda _: None).run()
+    assert ["a"] == looks
 
 
 def test_a_standby_that_is_stopped(hosts: list[Host]) -> None:
