@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
+from kfetch_jobs.supervise.rules import CronTimes, Rules
 
 from kfetch.storage.lease import LENGTH_S, Sight
 from kfetch_jobs.checkpoints import backup as backups
@@ -24,11 +26,8 @@ from kfetch_jobs.offsets import plan
 from kfetch_jobs.offsets.target import PartitionOffsets
 from kfetch_jobs.run import delta_sink, letters_table
 from kfetch_jobs.run.batch_counts import BatchCounts, Letters
-from kfetch_jobs.run.dataframes import apply_transform
-from kfetch_jobs.run.dead_letter_frames import good_records, places_of, split_rows_and_places
 from kfetch_jobs.run.tables import Check, unfenced
 from kfetch_jobs.supervise import state_machine, status_reader
-from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.wall_clock import WallClock
@@ -145,30 +144,21 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
 def rows_before_letters() -> Iterator[None]:
     """Rows commit before dead letters."""
 
-    def transforming(job: Job, counts: BatchCounts, check: Check) -> delta_sink.Write:
-        put_letters = delta_sink._letters_writer(job, counts, check, stateful=False)
+    def with_letters(
+        job: Job, counts: BatchCounts, check: Check, parts: Callable[..., Any], *, stateful: bool
+    ) -> delta_sink.Write:
+        put_letters: Callable[..., Letters] = partial(delta_sink.repeat_letters, stateful=stateful)
 
         def write(batch: DataFrame, query: str, number: int) -> None:
-            rows = apply_transform(job, good_records({"source": batch}))
+            nonlocal put_letters
+            rows, places = parts(batch)
             delta_sink._write_rows(job, rows, query, number, check=check)
-            put_letters(places_of([batch]), query, number)
+            counts.put(number, put_letters(job, places, query, number, check))
+            put_letters = delta_sink.write_letters
 
         return write
 
-    def splitting(job: Job, counts: BatchCounts, check: Check) -> delta_sink.Write:
-        put_letters = delta_sink._letters_writer(job, counts, check, stateful=True)
-
-        def write(batch: DataFrame, query: str, number: int) -> None:
-            rows, places = split_rows_and_places(batch)
-            delta_sink._write_rows(job, rows, query, number, check=check)
-            put_letters(places, query, number)
-
-        return write
-
-    with (
-        patch.object(delta_sink, "_transforming", transforming),
-        patch.object(delta_sink, "_splitting", splitting),
-    ):
+    with patch.object(delta_sink, "_with_letters", with_letters):
         yield
 
 
