@@ -16,12 +16,13 @@ from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
-from kfetch_jobs.supervise.rules import CronTimes, Rules
 
 from kfetch.storage.lease import LENGTH_S, Sight
 from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints.backup import OffsetRange
 from kfetch_jobs.config import Job
+from kfetch_jobs.config.models import Restart
+from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.offsets import plan
 from kfetch_jobs.offsets.target import PartitionOffsets
 from kfetch_jobs.run import delta_sink, letters_table
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
 def cron_time_that_has_passed() -> Iterator[None]:
     """In the hour that comes twice, the next time of a daily job may have passed: it loops."""
 
-    def next_time(self: CronTimes, now: float) -> float:
-        start = datetime.fromtimestamp(now, ZoneInfo(self.zone))
-        return float(next(CronSim(self.expression, start)).timestamp())
+    def next_time(self: Trigger, now: float) -> float:
+        start = datetime.fromtimestamp(now, ZoneInfo(self.timezone or "UTC"))
+        return float(next(CronSim(str(self.cron), start)).timestamp())
 
-    with patch.object(CronTimes, "next", next_time):
+    with patch.object(Trigger, "next_time", next_time):
         yield
 
 
@@ -89,7 +90,7 @@ def runs_of_the_predecessor_forgotten() -> Iterator[None]:
 @contextmanager
 def no_back_off() -> Iterator[None]:
     """A failed job starts again at once."""
-    with patch.object(Rules, "pause_s", lambda *_: 0.0):
+    with patch.object(Restart, "pause_s", lambda *_: 0.0):
         yield
 
 
@@ -98,8 +99,8 @@ def stopped_job_starts() -> Iterator[None]:
     """A new supervisor starts stopped jobs."""
     initial_state = state_machine.initial_state
 
-    def anew(rules: object, now: float, *_: object) -> object:
-        return initial_state(rules, now)  # type: ignore[arg-type]
+    def anew(file: object, now: float, *_: object) -> object:
+        return initial_state(file, now)  # type: ignore[arg-type]
 
     with patch.object(state_machine, "initial_state", anew):
         yield
