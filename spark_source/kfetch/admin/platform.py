@@ -250,10 +250,9 @@ def _decoder_is_compiled() -> bool:
     from kfetch.admin import decoder
 
     try:
-        state = decoder.state()
+        return decoder.state().compiled
     except Exception:  # a broken llvmlite raises errors of any type
         return False
-    return state.compiled or state.reference
 
 
 def on_executors(spark: Any, tasks: int = _TASKS) -> list[Platform]:
