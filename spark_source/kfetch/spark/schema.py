@@ -49,26 +49,6 @@ if TYPE_CHECKING:
     from kfetch.options import SourceOptions
     from kfetch.options.formats import TypedColumn
 
-_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-_DEAD_LETTER = StructType(
-    [
-        StructField("error", StringType()),
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-    ]
-)
-_TYPES: Mapping[str, DataType] = {
-    "binary": BinaryType(),
-    "string": StringType(),
-    "int": IntegerType(),
-    "bigint": LongType(),
-    "timestamp": TimestampType(),
-    HEADERS_ARRAY: ArrayType(_HEADER),
-    HEADERS_MAP: MapType(StringType(), BinaryType()),
-    DEAD_LETTER_TYPE: _DEAD_LETTER,
-}
-
-
 _SCALARS: Mapping[str, DataType] = {
     "INTERVAL": DayTimeIntervalType(),
     "BOOLEAN": BooleanType(),
@@ -294,6 +274,13 @@ def _spark_type(kind: face.ValueType) -> Any:
         case face.Kind.DECIMAL:
             return DecimalType(kind.precision, kind.scale)
     return _SCALARS[kind.kind.name]
+
+
+_NAMES = ("binary", "string", "int", "bigint", "timestamp")
+_TYPES: Mapping[str, DataType] = {
+    name: _spark_type(face.parse_schema(f"column {name}").children[0])
+    for name in (*_NAMES, HEADERS_ARRAY, HEADERS_MAP, DEAD_LETTER_TYPE)
+}
 
 
 def _type_of(field: StructField, structs: Mapping[str, StructType]) -> str:
