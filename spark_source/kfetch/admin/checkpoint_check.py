@@ -166,8 +166,7 @@ def _findings(report: KafkaReport) -> Iterator[Finding]:
         yield Finding(
             code="BROKER_ERROR",
             sentence=f"{tp} has no leader: start its brokers, or wait for an election",
-            topic=tp.topic,
-            partition=tp.partition,
+            **tp._asdict(),
         )
 
 
