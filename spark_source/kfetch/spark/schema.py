@@ -14,23 +14,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    BooleanType,
-    ByteType,
     DataType,
-    DateType,
-    DayTimeIntervalType,
     DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
     MapType,
-    ShortType,
-    StringType,
     StructField,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from kfetch.errors import OptionError
@@ -49,21 +37,8 @@ if TYPE_CHECKING:
     from kfetch.options import SourceOptions
     from kfetch.options.formats import TypedColumn
 
-_SCALARS: Mapping[str, DataType] = {
-    "INTERVAL": DayTimeIntervalType(),
-    "BOOLEAN": BooleanType(),
-    "BYTE": ByteType(),
-    "SHORT": ShortType(),
-    "INT": IntegerType(),
-    "LONG": LongType(),
-    "FLOAT": FloatType(),
-    "DOUBLE": DoubleType(),
-    "STRING": StringType(),
-    "BINARY": BinaryType(),
-    "DATE": DateType(),
-    "TIMESTAMP": TimestampType(),
-    "TIMESTAMP_NTZ": TimestampNTZType(),
-}
+_JSON_NAMES = {face.Kind.INT: "integer", face.Kind.INTERVAL: "interval day to second"}
+"""Names of types in ``StructType.json()``, where they are not those of ``Kind``."""
 
 
 def schema(options: SourceOptions) -> StructType:
@@ -273,7 +248,9 @@ def _spark_type(kind: face.ValueType) -> Any:
             return MapType(key, value, kind.children[1].nullable)
         case face.Kind.DECIMAL:
             return DecimalType(kind.precision, kind.scale)
-    return _SCALARS[kind.kind.name]
+    name = _JSON_NAMES.get(kind.kind, kind.kind.name.lower())
+    field = {"name": "value", "type": name, "nullable": True, "metadata": {}}
+    return StructType.fromJson({"fields": [field]})["value"].dataType
 
 
 _NAMES = ("binary", "string", "int", "bigint", "timestamp")
