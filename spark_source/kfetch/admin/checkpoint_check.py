@@ -22,8 +22,6 @@ from kfetch.options import SourceOptions
 from kfetch.options.subscription import STRATEGIES
 from kfetch.spark.options import parse
 
-__all__ = ["Finding", "SourceCheck", "verify"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
