@@ -134,7 +134,7 @@ def _class(kind: type, name: str) -> Iterator[str]:
 
 
 def _functions(module: ModuleType) -> Iterator[str]:
-    for name, value in sorted(inspect.getmembers(module, inspect.isfunction)):
+    for name, value in inspect.getmembers(module, inspect.isfunction):
         if name in _public(module):
             signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))
             yield f"```python\ndef {name}{signature}: ...\n```\n\n{_text(value)}\n"
@@ -143,7 +143,9 @@ def _functions(module: ModuleType) -> Iterator[str]:
 def _public(module: ModuleType) -> Collection[str]:
     """Returns the names that a module lists; without a list, the functions that it defines."""
     own = inspect.getmembers(module, lambda value: inspect.getmodule(value) is module)
-    return getattr(module, "__all__", [name for name, _ in own if not name.startswith("_")])
+    public = [name for name, _ in own if not name.startswith("_")]
+    listed: Collection[str] = getattr(module, "__all__", public)
+    return listed
 
 
 def _text(described: Any) -> str:
