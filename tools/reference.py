@@ -134,14 +134,15 @@ def _class(kind: type, name: str) -> Iterator[str]:
 
 
 def _functions(module: ModuleType) -> Iterator[str]:
-    for name, value in inspect.getmembers(module, inspect.isfunction):
-        if name in _public(module):
+    for name in sorted(_public(module)):
+        value = getattr(module, name)
+        if inspect.isfunction(value):
             signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))
             yield f"```python\ndef {name}{signature}: ...\n```\n\n{_text(value)}\n"
 
 
 def _public(module: ModuleType) -> Collection[str]:
-    """Returns the names that a module lists; without a list, the functions that it defines."""
+    """Returns the names that a module lists; without a list, those that it defines."""
     own = inspect.getmembers(module, lambda value: inspect.getmodule(value) is module)
     public = [name for name, _ in own if not name.startswith("_")]
     listed: Collection[str] = getattr(module, "__all__", public)
