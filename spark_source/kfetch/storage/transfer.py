@@ -34,7 +34,7 @@ class Upload:
             self._writer = _writer(path)
 
     @property
-    def sink(self) -> Upload:
+    def sink(self) -> Any:
         """What pyarrow writes into."""
         return self
 
