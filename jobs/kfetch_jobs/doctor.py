@@ -139,9 +139,6 @@ def decoder() -> Finding:
     except Exception as cause:  # a broken llvmlite raises errors of any type
         advice = "pip install --force-reinstall numba llvmlite"
         return Finding(Grade.FAIL, "decoder", f"can't be loaded ({cause})", advice)
-    if ready.reference:
-        text = "KFETCH_RECORDS=reference selects the slow decoder in pure Python"
-        return Finding(Grade.WARN, "decoder", text, "unset KFETCH_RECORDS")
     if ready.compiled:
         return Finding(Grade.OK, "decoder", f"compiled, in {ready.directory}")
     text = "is not compiled yet: the first read waits some seconds for it"
