@@ -19,7 +19,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,7 +30,6 @@ from kfetch_jobs.errors import JobsError, SparkError
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.jvm.maven import jars
 from kfetch_jobs.jvm.properties import SUBMITTED, settings_file, settings_path
-from kfetch_jobs.util.files import try_lock, wait_for_lock
 from kfetch_jobs.util.redact import redacted_log
 
 if TYPE_CHECKING:
@@ -88,13 +87,13 @@ def session(
         _prepare_environment(merged, code)
         try:
             spark = _started(name, merged, log, output)
-            try:
-                with _traces_to(output):
+            with _traces_to(output):
+                try:
                     yield spark
-            finally:
-                # A signal to the process group may have ended the JVM before.
-                with suppress(Exception):
-                    spark.stop()
+                finally:
+                    # A signal to the process group may have ended the JVM before.
+                    with suppress(Exception):
+                        spark.stop()
         finally:
             _end_jvm()  # it runs after a failed start too, and has the log open
 
@@ -237,38 +236,20 @@ def _archive_directory(settings: Mapping[str, str]) -> str:
     return settings.get("spark.archives", "").split(",")[0].rpartition("#")[2]
 
 
-_LOCK = "lock"
-
-
 @contextmanager
 def temporary_directory(parent: Path) -> Iterator[Path]:
     """Yields a new directory below ``parent``, and removes it at the end.
 
-    Also removes what killed sessions have left there. Directories of living sessions stay. A
-    session holds the file ``lock`` of its directory, and the kernel releases it when its process
-    dies. ``parent/lock`` is held while a session looks for directories of killed ones.
+    Also removes what killed sessions have left there. No other session uses ``parent``: the holder
+    of a job's lock is alone in the job's directory.
     """
-    with ExitStack() as held:
-        with wait_for_lock(parent / _LOCK):
-            for path in parent.iterdir():
-                if path.name != _LOCK:
-                    _remove_abandoned(path)
-            own = Path(tempfile.mkdtemp(prefix="", dir=parent))
-            held.enter_context(try_lock(own / _LOCK))
-        try:
-            yield own
-        finally:
-            shutil.rmtree(own, ignore_errors=True)
-
-
-def _remove_abandoned(path: Path) -> None:
-    with suppress(OSError):  # another user's, or a killed JVM still writes there: the next time
-        if path.is_symlink() or not path.is_dir():
-            path.unlink()
-            return
-        with try_lock(path / _LOCK) as free:
-            if free:
-                shutil.rmtree(path)
+    shutil.rmtree(parent, ignore_errors=True)  # another user's files, for example, stay
+    parent.mkdir(parents=True, exist_ok=True)
+    own = Path(tempfile.mkdtemp(prefix="", dir=parent))
+    try:
+        yield own
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _use_java(java: Path) -> None:
@@ -316,10 +297,12 @@ def _output_to(output: int) -> Iterator[None]:
 
 @contextmanager
 def _traces_to(output: int) -> Iterator[None]:
-    """Write PySpark's log of query errors to ``output`` during the block, not to the terminal.
+    """Write the traces of PySpark and Py4J to ``output`` during the block, not to the terminal.
 
-    Before PySpark raises such an error, it logs it as JSON with pages of the JVM's trace.
+    Before PySpark raises a query's error, it logs it as JSON with pages of the JVM's trace. Py4J
+    logs a lost JVM by the functions of ``logging``, which then print all logs to the terminal.
     """
+    from py4j import java_gateway
     from pyspark.logger import PySparkLogger
 
     handlers = [
@@ -328,11 +311,15 @@ def _traces_to(output: int) -> Iterator[None]:
         for handler in PySparkLogger.getLogger(name).handlers
         if isinstance(handler, logging.StreamHandler)
     ]
+    py4j = logging.getLogger("py4j")
     with open(os.dup(output), "w") as file:
         before = [(handler, handler.setStream(file)) for handler in handlers]
+        py4j.addHandler(traces := logging.StreamHandler(file))
+        java_gateway.logging = py4j  # it stays so: threads of a lost JVM may log behind the block
         try:
             yield
         finally:
+            py4j.removeHandler(traces)
             for handler, stream in before:
                 if stream is not None:
                     handler.setStream(stream)

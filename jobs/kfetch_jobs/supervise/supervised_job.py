@@ -1,4 +1,4 @@
-"""One job of a supervisor: its file as it was read, its rules, its state, and its process."""
+"""One job of a supervisor: its file as it was read, its state, and its process."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
-from kfetch_jobs.config import Job
+from kfetch_jobs.config import Job, JobFile
 from kfetch_jobs.config.cross_checks import same_rows_mistake, writes_same_records
-from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
 from kfetch_jobs.progress.progress_file import committed_since
 from kfetch_jobs.progress.reports import Pulse, read_pulse
 from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.processes import RunProcess
-from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.state_machine import after_clock_step
 
 HELD = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED)
 """Phases in which only an order starts a job again. The supervisor checks that order itself."""
 
-_MARGIN_S = 20.0
-"""Spark and its JVM need up to this long to end, after the micro-batch."""
-UNREAD = Rules(finite=True)
-"""The rules of a job until its file can be read. A run that finishes is believed."""
+UNREAD = JobFile.model_validate(
+    {"source": {"cluster": "-", "subscribe": "-"}, "sink": {"path": "-"}, "trigger": "availableNow"}
+)
+"""Stands for a job's file until that can be read. A run that finishes is believed."""
 
 
 @dataclass(slots=True)
@@ -34,7 +32,6 @@ class SupervisedJob:
     directory: Path
     job: Job | None
     """None if its files can't be read now: no run of it starts."""
-    rules: Rules
     state: JobState
     run: int | None = None
     process: RunProcess | None = None
@@ -51,6 +48,11 @@ class SupervisedJob:
     def name(self) -> str:
         """The job's name."""
         return self.directory.name
+
+    @property
+    def file(self) -> JobFile:
+        """The job's file, as it was read."""
+        return self.job.file if self.job else UNREAD
 
     @property
     def has_file(self) -> bool:
@@ -84,28 +86,9 @@ class SupervisedJob:
 
     def clock_stepped(self, step_s: float, now: float) -> None:
         """Keep all durations: somebody has set the clock by ``step_s``, to ``now``."""
-        self.state = after_clock_step(self.rules, self.state, step_s, now)
+        self.state = after_clock_step(self.file, self.state, step_s, now)
         if self.heard_s is not None:
             self.heard_s += step_s
-
-
-def rules_of(file: JobFile) -> Rules:
-    """Returns the rules that a job's file states."""
-    trigger, restart = file.trigger, file.restart
-    return Rules(
-        finite=trigger.finite,
-        times=CronTimes(trigger.cron, trigger.timezone or "UTC") if trigger.cron else None,
-        queue=trigger.overlap == "queue",
-        after=tuple(file.after),
-        initial_s=restart.initial,
-        max_s=restart.max,
-        factor=restart.factor,
-        jitter=restart.jitter,
-        reset_after_s=restart.resetAfter,
-        attempts=restart.attempts,
-        stop_s=file.stopWithin + _MARGIN_S,
-        no_progress_s=file.health.noProgress,
-    )
 
 
 def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:

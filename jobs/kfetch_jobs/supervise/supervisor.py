@@ -35,7 +35,6 @@ from kfetch_jobs.supervise.job_state import Action, Facts, JobState, Order, Phas
 from kfetch_jobs.supervise.leadership import Lead
 from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply, outdated_file_notice
 from kfetch_jobs.supervise.processes import GONE_WITHIN_S, kill_together, launch
-from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.run_killer import RunKiller, report_interruption
 from kfetch_jobs.supervise.run_process import (
     Command,
@@ -51,7 +50,6 @@ from kfetch_jobs.supervise.supervised_job import (
     SupervisedJob,
     comes_before,
     history_entry,
-    rules_of,
     second_writer,
     waiting_jobs,
 )
@@ -143,13 +141,13 @@ class Supervisor:
             self._store.clock_stepped(set_back_s)
         for name in names:
             job, before = jobs.get(name), states.get(name)
-            rules = rules_of(job.file) if job else UNREAD
+            file = job.file if job else UNREAD
             if before is not None:
-                before = state_machine.after_clock_step(rules, before, set_back_s, now)
+                before = state_machine.after_clock_step(file, before, set_back_s, now)
             if before is None or clean:
-                before = state_machine.initial_state(rules, now, before, ended_s)
-            before = state_machine.planned_again(rules, before, now)
-            self._supervise(name, job, rules, before)
+                before = state_machine.initial_state(file, now, before, ended_s)
+            before = state_machine.planned_again(file, before, now)
+            self._jobs[name] = SupervisedJob(self._project.storage / name, job, before)
         for run in self._store.open_runs():
             if run.job in self._jobs:
                 self._recover(run, self._jobs[run.job])
@@ -162,10 +160,6 @@ class Supervisor:
         self._record_start(now)
         self._save()
         self._round_ended(now)
-
-    def _supervise(self, name: str, job: Job | None, rules: Rules, state: JobState) -> None:
-        directory = self._project.storage / name
-        self._jobs[name] = SupervisedJob(directory, job, rules, state)
 
     def _set_back_s(self, states: Iterable[JobState], now: float) -> float:
         """Returns by how much the clock was set back, at least, while no supervisor ran.
@@ -204,9 +198,8 @@ class Supervisor:
         supervised.run = run.id
         supervised.process = process = run_process(self._project.storage, run)
         if not supervised.state.phase.has_process:
-            supervised.state = state_machine.after_launch(
-                supervised.rules, supervised.state, run.started_s
-            )
+            state = supervised.state
+            supervised.state = state_machine.after_launch(supervised.file, state, run.started_s)
         if process.alive:
             process.start = process.start or start_of(process.pid)  # an older kfetch recorded none
             self._store.started(run.id, process.pid, process.started, process.start)
@@ -217,7 +210,7 @@ class Supervisor:
         before = supervised.state
         if before.phase.has_process and supervised.process is None:
             supervised.state = replace(
-                state_machine.initial_state(supervised.rules, now, before),
+                state_machine.initial_state(supervised.file, now, before),
                 failures=before.failures,
                 silent_kills=before.silent_kills,
                 sentence=before.sentence,
@@ -322,65 +315,62 @@ class Supervisor:
 
         The command withdraws its order when it gives up. It may do so while a round hangs.
         """
-        before = copy(self._jobs.get(waiting.job))
-        reply, recorded = self._carry_out(waiting.job, waiting.order, now), False
-        try:
-            changed = self._changed_states()
-            recorded = self._store.record_reply(waiting.id, reply.to_text(), changed)
-        finally:
-            if not recorded:
-                self._put_back(waiting.job, before)
-        if recorded:
-            self._saved |= changed
-        else:
+        supervised, reply = self._carry_out(waiting.job, waiting.order, now)
+        states = {waiting.job: supervised.state} if supervised else {}
+        if not self._store.record_reply(waiting.id, reply.to_text(), states):
             log.warning("job %s: %s: withdrawn meanwhile", waiting.job, waiting.order)
+            return
+        if supervised:
+            self._jobs[waiting.job] = supervised
+        self._saved |= states
 
-    def _put_back(self, name: str, before: SupervisedJob | None) -> None:
-        """Make a job what it was before an order."""
-        if before is None:
-            self._jobs.pop(name, None)
-        else:
-            supervised = self._jobs[name]
-            supervised.job, supervised.rules = before.job, before.rules
-            supervised.state = before.state
-
-    def _carry_out(self, name: str, order: Order, now: float) -> OrderReply:
-        """Carry an order out, or refuse it with a reason."""
-        if order in _STARTING_ORDERS and (refusal := self._reread(name, order)):
-            return refusal
-        supervised = self._jobs.get(name)
+    def _carry_out(
+        self, name: str, order: Order, now: float
+    ) -> tuple[SupervisedJob | None, OrderReply]:
+        """Returns a job as an order changes it, and the reply. No job: the order is refused."""
+        supervised = copy(self._jobs.get(name))
+        if order in _STARTING_ORDERS:
+            found = self._reread(name, order, supervised)
+            if isinstance(found, OrderReply):
+                return None, found
+            supervised = found
         if supervised is None:
-            return OrderReply(message=f"job {name} is not supervised", exit_code=1)
-        supervised.state = state_machine.apply_order(supervised.rules, supervised.state, order, now)
+            return None, OrderReply(message=f"job {name} is not supervised", exit_code=1)
+        supervised.state = state_machine.apply_order(supervised.file, supervised.state, order, now)
         log.info("job %s: %s: %s", name, order, supervised.state.phase)
         job = supervised.job if order in _STARTING_ORDERS else None
-        return OrderReply(message=outdated_file_notice(job, supervised.state) if job else "")
+        notice = outdated_file_notice(job, supervised.state) if job else ""
+        return supervised, OrderReply(message=notice)
 
-    def _reread(self, name: str, order: Order) -> OrderReply | None:
-        """Read the job's files again: they may have changed, or be new.
+    def _reread(
+        self, name: str, order: Order, present: SupervisedJob | None
+    ) -> SupervisedJob | OrderReply:
+        """Read the job's files again: they may have changed, or be new. Returns the job with them.
 
         A job that runs on keeps the files that its run was started with. Returns a reply if the
         files have a mistake, or the job may not run.
         """
         try:
             job = job_now(self._project, name)
-            if sentence := second_writer(
-                job, (one for one in self._jobs.values() if one.may_write)
-            ):
+            writers = [one for one in self._jobs.values() if one.may_write]
+            if sentence := second_writer(job, writers):
                 raise SupervisorError(sentence)
         except JobsError as error:
             return OrderReply(message=error.message, exit_code=error.exit_code)
         except Exception as error:  # a bug that one job triggers must not stop the others
             return OrderReply(message=unexpected_mistake(name, error), exit_code=1)
-        rules, now, supervised = rules_of(job.file), time.time(), self._jobs.get(name)
-        if supervised is None:
-            self._add(job, rules, now)
-        elif supervised.job is None:
-            supervised.state = state_machine.after_reading(rules, supervised.state, now)
-            supervised.job, supervised.rules = job, rules
-        elif order is Order.RESTART or supervised.state.phase is not Phase.RUNNING:
-            supervised.job, supervised.rules = job, rules
-        return None
+        now = time.time()
+        if present is None:
+            return self._new(job, now)
+        if present.job is None:
+            present.state = state_machine.after_reading(job.file, present.state, now)
+        if (
+            present.job is None
+            or order is Order.RESTART
+            or present.state.phase is not Phase.RUNNING
+        ):
+            present.job = job
+        return present
 
     def _read_again(self) -> None:
         """Try to read the files that could not be read."""
@@ -388,21 +378,22 @@ class Supervisor:
             return
         self._reads_at = time.monotonic() + _READ_S
         for supervised in [one for one in self._jobs.values() if one.job is None]:
-            refusal, state = self._reread(supervised.name, Order.START), supervised.state
-            if refusal and state.phase in (Phase.WAITING, Phase.BACKOFF):
-                self._refuse(supervised, replace(state, refusal=refusal.message))
+            found, state = self._reread(supervised.name, Order.START, supervised), supervised.state
+            if isinstance(found, OrderReply) and state.phase in (Phase.WAITING, Phase.BACKOFF):
+                self._refuse(supervised, replace(state, refusal=found.message))
 
     def _refuse(self, supervised: SupervisedJob, state: JobState) -> None:
         if state.refusal != supervised.state.refusal:
             log.error("job %s can't start: %s", supervised.name, state.refusal)
         supervised.state = state
 
-    def _add(self, job: Job, rules: Rules, now: float) -> None:
-        state = state_machine.initial_state(rules, now, self._store.states().get(job.name))
-        self._supervise(job.name, job, rules, state)
+    def _new(self, job: Job, now: float) -> SupervisedJob:
+        state = state_machine.initial_state(job.file, now, self._store.states().get(job.name))
+        supervised = SupervisedJob(job.directory, job, state)
         for run in self._store.open_runs():
             if run.job == job.name:
-                self._recover(run, self._jobs[job.name])
+                self._recover(run, supervised)
+        return supervised
 
     def _failure(self, supervised: SupervisedJob, now: float) -> OSError | None:
         """Check a job. Returns an error of its files, so that other jobs are checked too."""
@@ -419,7 +410,7 @@ class Supervisor:
             self._process_ended(supervised, now)
         now = self._clock.late(now)
         supervised.state, action = state_machine.tick(
-            supervised.rules, supervised.state, self._facts(supervised, now)
+            supervised.file, supervised.state, self._facts(supervised, now)
         )
         if action is Action.LAUNCH and not self._shutting_down:
             self._launch(supervised, now)
@@ -433,8 +424,8 @@ class Supervisor:
             supervised.process.kill()
 
     def _facts(self, supervised: SupervisedJob, now: float) -> Facts:
-        rules, state = supervised.rules, supervised.state
-        limited = rules.no_progress_s is not None
+        file, state = supervised.file, supervised.state
+        limited = file.health.noProgress is not None
         pulse = supervised.pulse() if limited else None
         silent_s = supervised.silent_s(pulse, now, self._clock.late(now)) if limited else 0.0
         others = {name: other.state for name, other in self._jobs.items()}
@@ -442,7 +433,7 @@ class Supervisor:
         ahead = state_machine.jobs_ahead(supervised.name, others)
         return Facts(
             now=now,
-            upstream_finished=state_machine.upstream_finished(rules, state, others),
+            upstream_finished=state_machine.upstream_finished(file, state, others),
             has_room=running + ahead < self._project.file.concurrency,
             has_file=supervised.has_file,
             silent_s=silent_s,
@@ -462,10 +453,10 @@ class Supervisor:
         job, now = supervised.job, self._clock.late(now)
         assert job is not None
         if sentence := self._refusal(supervised, job):
-            rules, state = supervised.rules, supervised.state
-            self._refuse(supervised, state_machine.after_refusal(rules, state, sentence, now))
+            state = state_machine.after_refusal(job.file, supervised.state, sentence, now)
+            self._refuse(supervised, state)
             return
-        state = state_machine.after_launch(supervised.rules, supervised.state, now)
+        state = state_machine.after_launch(job.file, supervised.state, now)
         self._remove_old_reports(job)
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
@@ -515,14 +506,12 @@ class Supervisor:
         assert supervised.run is not None
         kind, sentence = history_entry(supervised, report)
         chance = random.random()  # noqa: S311 - spreads restarts
-        name, rules, state = supervised.name, supervised.rules, supervised.state
+        name, file, state = supervised.name, supervised.file, supervised.state
         batches, rows = supervised.committed()
         if report.interrupted and state.phase is Phase.RUNNING:
-            state = state_machine.after_interruption(rules, state, now)
+            state = state_machine.after_interruption(file, state, now)
         else:
-            state = state_machine.after_exit(
-                rules, state, report.kind, report.sentence, now, chance
-            )
+            state = state_machine.after_exit(file, state, report.kind, report.sentence, now, chance)
         self._store.end(
             supervised.run, now, kind, sentence, batches=batches, rows=rows, states={name: state}
         )

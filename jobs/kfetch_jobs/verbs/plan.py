@@ -25,12 +25,6 @@ _LINES_MAX = 20
 """The number of partitions or losses in a list. ``kfetch plan --json`` has all of them."""
 
 
-def add(app: typer.Typer) -> None:
-    """Mount the verbs."""
-    app.command(short_help="Show what a job would read now, and whether it can.")(plan)
-    app.command(short_help="Show how far jobs are behind Kafka's log ends.")(lag)
-
-
 @with_project
 def plan(job: JobName, *, project: Project, as_json: Json = False) -> None:
     """Show what a run of the job would read, from which offsets, and whether Kafka has them.
@@ -57,8 +51,8 @@ def plan(job: JobName, *, project: Project, as_json: Json = False) -> None:
     loaded = project.job(job)
     lease_file(loaded)
     report = job_report.report(loaded, time.time())
-    schema = _schema(loaded, report.sources[0])
     way = WriteWay.of(loaded)
+    schema = way.columns or _schema(loaded, report.sources[0])
     if as_json:
         typer.echo(json.dumps(_plan_json(loaded, report, schema, way)))
     else:
@@ -84,16 +78,19 @@ def _schema(job: Job, source: SourceReport) -> str | None:
 
 
 class WriteWay(NamedTuple):
-    """How a run writes the rows. Both are empty if tasks write the table's files."""
+    """How a run writes the rows. If tasks write the table's files, kfetch knows its columns."""
 
     clause: str = ""
     """What sends the rows through Spark."""
     refusal: str = ""
     """Why the run would fail."""
+    columns: str = ""
 
     @classmethod
     def of(cls, job: Job) -> Self:
         """Returns the way of a job, without Spark. It looks at the table, too."""
+        from pyspark.sql.types import StructType
+
         from kfetch_jobs.errors import ConfigError
         from kfetch_jobs.run.straight import way
 
@@ -101,7 +98,10 @@ class WriteWay(NamedTuple):
             found = way(job, job.spark, job.spark.get("spark.sql.session.timeZone", "UTC"))
         except ConfigError as error:
             return cls(refusal=error.message)
-        return cls(clause=found if isinstance(found, str) else "")
+        if isinstance(found, str):
+            return cls(clause=found)
+        fields = StructType.fromJson({"fields": found.fields})
+        return cls(columns=", ".join(f"{one.name} {one.dataType.simpleString()}" for one in fields))
 
     def __str__(self) -> str:
         if self.refusal:
@@ -141,7 +141,7 @@ def _limit(report: JobReport) -> str:
 def _show_source(job: str, source: SourceReport) -> None:
     servers = ",".join(f"{host}:{port}" for host, port in source.options.bootstrap)
     kafka = source.kafka
-    start = "continues from its checkpoint" if source.has_checkpoint else _starting(source)
+    start = "continues from its checkpoint" if source.start else _starting(source)
     typer.echo(
         f"{source.view}: {counted(len(kafka.partitions), 'partition')} at {servers}, {start}"
     )
@@ -225,7 +225,7 @@ def _source_json(source: SourceReport) -> dict[str, Any]:
     return {
         "view": source.view,
         "servers": [f"{host}:{port}" for host, port in source.options.bootstrap],
-        "goes_on": source.has_checkpoint,
+        "goes_on": source.start is not None,
         "fail_on_data_loss": source.options.fail_on_data_loss,
         "losses": list(source.kafka.losses),
         "topics": {name: topic_id.hex for name, topic_id in source.kafka.topic_ids.items()},

@@ -371,19 +371,6 @@ def test_status_names_an_interrupted_move(kafka: LittleKafka, kfetch: Command) -
     assert [] == json.loads(kfetch("status", "--json")[1])["jobs"][0]["unhealthy"]
 
 
-def test_of_many_backups_the_last_are_kept(
-    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their number is bounded."""
-    monkeypatch.setattr(backup, "KEPT_MAX", 2)
-    for number in range(4):
-        backup.create_backup(
-            checkpoint.read_checkpoint(CHECKPOINT), "reset", number, (), float(number)
-        )
-
-    assert [2, 3] == [each.batch for each in backup.all_backups(CHECKPOINT)]
-
-
 def test_a_clock_that_was_set_back(kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """A move that was interrupted keeps the job from running, although an earlier one has a later
     time, and it keeps its own backup."""

@@ -21,10 +21,10 @@ from kfetch_jobs.progress.reports import Pulse, write_pulse
 from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise.job_state import Order, Phase
 from kfetch_jobs.supervise.order_reply import OrderReply
-from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.state_machine import after_clock_step
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import supervisor_directory
+from kfetch_jobs.supervise.supervised_job import UNREAD
 from kfetch_jobs.verbs.supervising import _signals
 from tests.kfetch_jobs.projects import JOB
 from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, ONCE, PATIENCE_S, UNTIL_TERM, Stage
@@ -212,7 +212,7 @@ def test_a_clock_that_was_wrong_delays_no_job(stage: Stage, killed: bool) -> Non
             supervisor.run(stop=lambda: True, hurry=lambda: True)
     with stage.store() as store:
         ahead = {
-            name: after_clock_step(Rules(finite=True), state, 86400.0, stage.now)
+            name: after_clock_step(UNREAD, state, 86400.0, stage.now)
             for name, state in store.states().items()
         }
         store.save(ahead)
