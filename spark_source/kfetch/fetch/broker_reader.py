@@ -176,7 +176,7 @@ class BrokerReader:
         throttles us answers nothing, and one that is not Apache Kafka's may omit partitions from a
         full reply. A range that was omitted asks once more.
         """
-        if accepted.reply.throttle_ms and not accepted.partitions:
+        if accepted.only_throttled:
             return
         is_full = bool(self._asked) and self._is_full(accepted)
         for progress in self._asked:

@@ -241,7 +241,9 @@ class Watch:
             checks_epochs = accepted.reply.version >= CHECKED_EPOCHS_VERSION
             self._warn_of_epochs(checks_epochs)
             moved = self.state.accept_reply(
-                broker, partitions, endpoints, now, checks_epochs=checks_epochs
+                *(broker, partitions, endpoints, now),
+                checks_epochs=checks_epochs,
+                only_throttled=accepted.only_throttled,
             )
             self._start_missing_pollers()
             self._failures.pop(broker, None)
