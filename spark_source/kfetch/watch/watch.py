@@ -289,7 +289,7 @@ class Watch:
         for broker, (since, cause) in self._failures.items():
             is_late = self._metadata_at - since > patience_s
             if _is_permanent(cause) or (is_late and self.state.partition_count(broker)):
-                raise cause.behind(f"watching {broker}")
+                raise cause.prefixed(f"watching {broker}")
         for error in self._lasting_refusals(patience_s).values():
             raise error
 
