@@ -357,8 +357,7 @@ class SplitReader:
             f"{self._options.poll_timeout_s:g} s (kafkaConsumer.pollTimeoutMs), at "
             f"{progress.broker}, {len(self._unfinished)} ranges are waiting; the first cause: "
             f"{cause}",
-            topic=progress.tp.topic,
-            partition=progress.tp.partition,
+            **progress.tp._asdict(),
             offset=progress.offset,
         )
 

@@ -119,8 +119,7 @@ def _wrong_order(tp: TopicPartition, start: int, end: int) -> OptionError:
         f"The resolved start offset {start} is greater than the resolved end offset {end} for "
         f"topic {tp.topic} partition {tp.partition}",
         action="change the starting or the ending options",
-        topic=tp.topic,
-        partition=tp.partition,
+        **tp._asdict(),
     )
 
 
@@ -129,8 +128,7 @@ def _beyond_log(tp: TopicPartition, end: int, log_end: int) -> OffsetBeyondLog:
         f"{tp}: the end offset {end} lies past the log end {log_end}. The log was truncated, or "
         "endingOffsets lies past its end",
         action="Set failOnDataLoss=false to read up to the log end",
-        topic=tp.topic,
-        partition=tp.partition,
+        **tp._asdict(),
         offset=end,
         high_watermark=log_end,
     )
@@ -142,8 +140,7 @@ def _open_transaction(tp: TopicPartition, end: int, stable: int) -> OffsetBeyond
         f"{end} can't be read yet",
         action="Load the batch again when the transaction has ended, or set failOnDataLoss=false "
         "to read up to it",
-        topic=tp.topic,
-        partition=tp.partition,
+        **tp._asdict(),
         offset=end,
         high_watermark=stable,
     )

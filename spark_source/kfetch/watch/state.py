@@ -364,8 +364,7 @@ def _refused(tp: TopicPartition, leader: Leader | None, code: int, user: str) ->
         code,
         f"watching {tp} at {leader.broker if leader else 'an unknown leader'}",
         api=Api.FETCH,
-        topic=tp.topic,
-        partition=tp.partition,
+        **tp._asdict(),
         user=user,
     )
 
