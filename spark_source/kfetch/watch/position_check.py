@@ -86,9 +86,10 @@ class PositionCheck:
     def valid_log_ends(
         self, log_ends: dict[TopicPartition, Position], start: Offsets
     ) -> dict[TopicPartition, Position]:
-        """Returns these log ends, or newer ones where a log ends below the start.
+        """Returns these ends, or the start where an end lies below it: then nothing is to read.
 
-        A log that still ends below the start after a few look-ups is a loss.
+        A log that still ends below the start after a few look-ups is a loss. Then the result has
+        its end.
         """
         for tries in range(1 + _STALE_TRIES):
             low = _below_start(log_ends, start)
@@ -127,20 +128,20 @@ class PositionCheck:
     def _reachable_ends(
         self, partitions: list[TopicPartition], start: Offsets, *, newest_leaders: bool
     ) -> dict[TopicPartition, Position]:
-        """Look up log ends, but no end below a start that the log itself reaches.
+        """Returns the starts that the logs reach, and the ends of the other logs.
 
-        Such a start lies above the last stable offset: the query reached it before it became
-        read_committed. Nothing is lost, so the query waits there. With ``newest_leaders`` several
-        brokers name the leader, because a deposed leader's log may end earlier.
+        A start may lie above the last stable offset: the query reached it before it became
+        read_committed. A start may lie above the fixed end of an AvailableNow query: the records
+        before it have expired. Nothing is lost there. With ``newest_leaders`` several brokers name
+        the leader, because a deposed leader's log may end earlier.
         """
         epochs = self._leader_epochs(partitions)
         if newest_leaders:
             epochs = self.lookup.newest_leader_epochs(partitions, epochs)
-        log_ends = self.lookup.log_ends(partitions, epochs)
-        watermarks = self.lookup.high_watermarks(_below_start(log_ends, start), epochs)
-        lost = set(_below_start(watermarks, start))
-        waiting = {tp: start.positions[tp] for tp in watermarks if tp not in lost}
-        return log_ends | waiting
+        ends = self.lookup.log_ends(partitions, epochs)
+        ends |= self.lookup.high_watermarks(_below_start(ends, start), epochs)
+        starts = start.positions
+        return {tp: min(starts[tp], end, key=lambda at: at.offset) for tp, end in ends.items()}
 
     def _valid_position(
         self, tp: TopicPartition, position: Position, topic_id: UUID
