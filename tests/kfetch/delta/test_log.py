@@ -448,3 +448,14 @@ def test_statistics_let_readers_skip_files(tmp_path: Path) -> None:
     assert {"numRecords": 2, "minValues": {"n": 10, "t": "10"}} == {
         name: table.adds()[1]["stats"][name] for name in ("numRecords", "minValues")
     }
+
+
+def test_readers_find_texts_beyond_the_first_plane(tmp_path: Path) -> None:
+    """delta-rs misreads escapes of such characters. With wrong bounds it would skip the file."""
+    table = Table(tmp_path / "t", [*COLUMNS, field("\U00020bb7")])
+    batch = rows(1).set_column(1, "t", pa.array(["\U00020bb7野家"]))
+    table.append(QUERY, 0, batch.append_column("\U00020bb7", pa.array([5])))
+    dataset = DeltaTable(str(tmp_path / "t")).to_pyarrow_dataset()
+
+    for known in (ds.field("t") == "\U00020bb7野家", ds.field("\U00020bb7") == 5):
+        assert 1 == dataset.count_rows(known)
