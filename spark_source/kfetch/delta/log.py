@@ -210,7 +210,9 @@ class TableLog:
             mode="append",
             schema=self._table.schema(),
             partition_by=list(partitions),
-            commit_properties=CommitProperties(app_transactions=[Transaction(query, batch)]),
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(query, batch, _now_ms())]
+            ),
         )
         self._update()
         self._batches = {(self._table.version(), query): batch}
@@ -353,7 +355,11 @@ def _add_action(file: WrittenFile, partitions: Sequence[str]) -> Any:
         path=file.path,
         size=file.size,
         partition_values=dict(zip(partitions, file.partitions.values(), strict=True)),
-        modification_time=int(time.time() * 1000),
+        modification_time=_now_ms(),
         data_change=True,
         stats=file.statistics,
     )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +46,19 @@ def test_a_micro_batch_is_one_commit(tmp_path: Path) -> None:
     last = (table.directory / "_delta_log" / f"{1:020}.json").read_text().splitlines()
     kinds = [set(json.loads(line)) for line in last]
     assert [{"commitInfo"}, {"add"}, {"txn"}] == kinds
-    assert {"appId": QUERY, "version": 0} == json.loads(last[2])["txn"]
+    transaction = json.loads(last[2])["txn"]
+    assert (QUERY, 0) == (transaction["appId"], transaction["version"])
+
+
+def test_a_transaction_has_its_time(tmp_path: Path) -> None:
+    """Without it, Spark takes the transaction for an expired one, if the table lets these expire.
+    It leaves it out of a checkpoint of the log, and the micro-batch could come twice."""
+    table = Table(tmp_path / "t", COLUMNS)
+    before = time.time()
+    table.append(QUERY, 0, rows(1))
+
+    (transaction,) = [one["txn"] for one in table.actions() if "txn" in one]
+    assert before - 1 <= transaction["lastUpdated"] / 1000 <= time.time()
 
 
 def test_a_repeated_micro_batch_commits_nothing(tmp_path: Path) -> None:
