@@ -15,7 +15,7 @@ from typing import Any
 
 from kfetch.delta.places import address, identity, is_misread, plain_errors, sync
 from kfetch.delta.rules import TableDescription, check_partitions, check_table
-from kfetch.delta.types import TableField, check_fields, check_names, unknown_fields
+from kfetch.delta.types import TableField, check_fields, check_maps, check_names, unknown_fields
 from kfetch.errors import OptionError, TableRefused
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import StoredPath, versioned
@@ -98,10 +98,14 @@ class TableLog:
         Raises TableRefused if kfetch can't write the table, and OptionError without delta-rs.
         """
         if not _exists(self._directory):
+            check_maps(self._fields)
             return []
         self._table = _loaded(self._directory)
-        added = unknown_fields(self._fields, self._described().fields) if merge_schema else []
+        table = self._described()
+        added = unknown_fields(self._fields, table.fields) if merge_schema else []
         self._check([field for field in self._fields if field not in added])
+        if "timestampNtz" not in table.features:
+            check_maps(added)
         return added
 
     def _check_store(self) -> None:
@@ -225,6 +229,7 @@ class TableLog:
     def _create(self) -> None:
         from deltalake.exceptions import DeltaError
 
+        check_maps(self._fields)
         try:
             with plain_errors(self._directory):
                 _delta_rs().DeltaTable.create(

@@ -91,6 +91,29 @@ def _all_names(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
             yield from _all_names(kind.get(inner), (*path, inner.removesuffix("Type")))
 
 
+def check_maps(fields: Iterable[TableField]) -> None:
+    """Raises TableRefused for columns that need the feature ``timestampNtz``, unknown to delta-rs.
+
+    It adds the feature for such times in columns, structs and arrays, and not for those in a map.
+    """
+    for field in fields:
+        if _has_ntz_in_map(field["type"]):
+            raise TableRefused(
+                f"column {field['name']} has TIMESTAMP_NTZ within a map, and delta-rs would make a "
+                "table that nobody can read",
+                action="let Spark create the table, or give the table the feature timestampNtz "
+                "with Spark, or read the values as TIMESTAMP",
+            )
+
+
+def _has_ntz_in_map(kind: Any, *, in_map: bool = False) -> bool:
+    if not isinstance(kind, Mapping):
+        return in_map and kind == "timestamp_ntz"
+    inside = [field["type"] for field in kind.get("fields", ())]
+    inside += [kind.get(name) for name in ("elementType", "keyType", "valueType")]
+    return any(_has_ntz_in_map(one, in_map=in_map or kind["type"] == "map") for one in inside)
+
+
 def unknown_fields(ours: Iterable[TableField], table: Iterable[TableField]) -> list[TableField]:
     """Returns the columns that a table does not have. Case does not matter, as in Spark."""
     known = {field["name"].lower() for field in table}

@@ -14,7 +14,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    Schema,
+    TableFeatures,
+    Transaction,
+    write_deltalake,
+)
 
 from kfetch.delta import log
 from kfetch.delta.log import TableLog
@@ -298,6 +306,56 @@ def test_merge_schema_adds_columns(tmp_path: Path) -> None:
     assert [None] == [
         row["at"] for row in DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
     ]
+
+
+def map_of(kind: Any) -> Any:
+    """The type of maps from texts to these values."""
+    return {"type": "map", "keyType": "string", "valueType": kind, "valueContainsNull": True}
+
+
+_STRUCT = {"type": "struct", "fields": [field("at", "timestamp_ntz"), field("n")]}
+_ARRAY = {"type": "array", "elementType": _STRUCT, "containsNull": True}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        map_of("timestamp_ntz"),
+        map_of(_ARRAY),
+        {"type": "struct", "fields": [field("m", map_of(map_of("timestamp_ntz")))]},
+    ],
+)
+def test_times_without_a_zone_in_maps(tmp_path: Path, kind: Any) -> None:
+    """delta-rs writes such columns and names no feature for them. Nobody could read the table. So
+    it has to have the feature before."""
+    wider = [*COLUMNS, field("m", kind)]
+    with pytest.raises(TableRefused, match="column m has TIMESTAMP_NTZ within a map"):
+        Table(tmp_path / "t", wider)
+    assert [] == os.listdir(tmp_path)
+    table = Table(tmp_path / "t", COLUMNS)
+    log = TableLog(table.directory, wider, [])
+    for _ in range(2):
+        with pytest.raises(TableRefused, match="column m has TIMESTAMP_NTZ within a map"):
+            log.open(merge_schema=True)
+    assert 0 == DeltaTable(str(table.directory)).version()
+
+    DeltaTable(str(table.directory)).alter.add_feature(
+        TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True
+    )
+    assert wider == log.open(merge_schema=True).fields
+    assert [] == table.rows()
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ntz", _STRUCT, _ARRAY])
+def test_times_without_a_zone(tmp_path: Path, kind: Any) -> None:
+    """Elsewhere delta-rs names the feature itself, also in a table beside maps of other values."""
+    wider = [*COLUMNS, field("m", map_of("long")), field("at", kind)]
+    Table(tmp_path / "a", wider)
+    table = Table(tmp_path / "b", COLUMNS)
+    TableLog(table.directory, wider, []).open(merge_schema=True)
+
+    for name in ("a", "b"):
+        assert "timestampNtz" in DeltaTable(str(tmp_path / name)).protocol().reader_features  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
