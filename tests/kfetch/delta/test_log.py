@@ -530,3 +530,31 @@ def test_readers_find_texts_beyond_the_first_plane(tmp_path: Path) -> None:
 
     for known in (ds.field("t") == "\U00020bb7野家", ds.field("\U00020bb7") == 5):
         assert 1 == dataset.count_rows(known)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "interval 1 week", "interval 10 days", "interval 240 hours", "interval 14400 minutes",
+        "interval 864000 seconds", "interval 864000000 milliseconds",
+        "interval 864000000000 microseconds", "interval 864000000000000 nanoseconds",
+    ],
+)  # fmt: skip
+def test_delta_rs_reads_the_durations_that_kfetch_allows(tmp_path: Path, text: str) -> None:
+    """After a checkpoint, it removes commits of 20 days ago. Without the property, they stay."""
+    table = Table(tmp_path / "t", COLUMNS)
+    for number in range(2):
+        table.append(QUERY, number, rows(number))
+    first, *_ = commits = sorted((table.directory / "_delta_log").glob("*.json"))
+    DeltaTable(str(table.directory)).create_checkpoint()
+    for file in commits:
+        os.utime(file, (time.time() - 20 * 86_400,) * 2)
+    DeltaTable(str(table.directory)).cleanup_metadata()
+    assert first.exists()
+
+    properties = {"delta.logRetentionDuration": text}
+    DeltaTable(str(table.directory)).alter.set_table_properties(properties)
+    table.log.look(merge_schema=False)
+    DeltaTable(str(table.directory)).create_checkpoint()
+    DeltaTable(str(table.directory)).cleanup_metadata()
+    assert not first.exists()
