@@ -209,6 +209,7 @@ class TableLog:
         from deltalake import CommitProperties, Transaction
 
         partitions = self._described().partitions
+        own = self._table.version() + 1
         self._table.create_write_transaction(
             [_add_action(file, partitions) for file in files],
             mode="append",
@@ -219,7 +220,8 @@ class TableLog:
             ),
         )
         self._update()
-        self._batches = {(self._table.version(), query): batch}
+        # Beside commits of others, the version is a later one, and the log is asked.
+        self._batches = {(own, query): batch}
 
     def _sync(self, first: int) -> None:
         """Wait until the disk has the commits from a version on."""

@@ -119,6 +119,25 @@ def beside(act: Callable[[Path], object], table: Table) -> bool:
     return committed
 
 
+def test_another_run_commits_right_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before kfetch looks at the table again. It must not take the other micro-batch, which is a
+    later one, for its own: the next one would come twice."""
+    table, other = Table(tmp_path / "t", COLUMNS), Table(tmp_path / "t", COLUMNS)
+    commit = DeltaTable.create_write_transaction
+    behind = [other]
+
+    def overtaken(*args: Any, **more: Any) -> None:
+        commit(*args, **more)
+        if behind:
+            behind.pop().append(QUERY, 1, rows(2))
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
+    table.append(QUERY, 0, rows(1))
+
+    assert not table.append(QUERY, 1, rows(20))
+    assert [1, 2] == numbers(table)
+
+
 def other_rows(directory: Path) -> None:
     """Another writer appends."""
     write_deltalake(str(directory), pa.table(rows(100)), mode="append")
