@@ -15,7 +15,14 @@ from typing import Any
 
 from kfetch.delta.places import address, identity, is_misread, plain_errors, sync
 from kfetch.delta.rules import TableDescription, check_partitions, check_table
-from kfetch.delta.types import TableField, check_fields, check_maps, check_names, unknown_fields
+from kfetch.delta.types import (
+    TableField,
+    check_case,
+    check_fields,
+    check_maps,
+    check_names,
+    unknown_fields,
+)
 from kfetch.errors import OptionError, TableRefused
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import StoredPath, versioned
@@ -253,6 +260,7 @@ class TableLog:
             check_table(table)
             check_partitions(table, self._partitions)
             check_fields(fields, table.fields, table.location)
+            check_case(self.fields, table.fields, table.location)
             self._checked = table
         return table
 

@@ -147,6 +147,20 @@ def check_fields(ours: Sequence[TableField], table: Sequence[TableField], where:
             )
 
 
+def check_case(before: Sequence[TableField], now: Sequence[TableField], where: str) -> None:
+    """Raises TableRefused if a name has another case than before. Readers of files look at case.
+
+    ``where``: the table, for the sentence.
+    """
+    names = {field["name"].lower(): field["name"] for field in now}
+    for name in (field["name"] for field in before):
+        if names.get(name.lower(), name) != name:
+            raise TableRefused(
+                f"column {name} of the table {where} is {names[name.lower()]} now",
+                action="start the query again: its files get the new name",
+            )
+
+
 def _differences(ours: TableField, theirs: TableField, path: str) -> Iterator[tuple[str, str, str]]:
     """Yields the path and both types of each difference. ``ours`` may be null everywhere."""
     name = f"{path}{ours['name']}"
