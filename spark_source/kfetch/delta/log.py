@@ -223,7 +223,8 @@ class TableLog:
             schema=self._table.schema(),
             partition_by=list(partitions),
             commit_properties=CommitProperties(
-                app_transactions=[Transaction(query, batch, _now_ms())]
+                app_transactions=[Transaction(query, batch, _now_ms())],
+                custom_metadata={"isBlindAppend": True},
             ),
         )
         self._update()

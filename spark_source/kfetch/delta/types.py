@@ -18,8 +18,8 @@ _SCALARS = {
     "boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date",
     "timestamp", "timestamp_ntz",
 }  # fmt: skip
-_FORBIDDEN = set(" ,;{}()\n\t=")
-"""Source: Delta's error DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES."""
+_FORBIDDEN = set(" ,;{}()\n\t=\0")
+"""Source: Delta's error DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES; a name of Arrow ends at a NUL."""
 
 
 def table_fields(fields: Iterable[TableField]) -> list[TableField]:
@@ -74,8 +74,8 @@ def check_names(fields: Iterable[TableField]) -> None:
             )
         if set(name) & _FORBIDDEN:
             raise TableRefused(
-                f"column {name!r} has a name with one of the characters ' ,;{{}}()=', a tab or a "
-                "line's end, which Delta does not allow",
+                f"column {name!r} has a name with one of the characters ' ,;{{}}()=', a tab, a "
+                "line's end or a NUL, and Delta's files have no such name",
                 action="leave the column out, or give it another name",
             )
 

@@ -54,6 +54,8 @@ def test_a_micro_batch_is_one_commit(tmp_path: Path) -> None:
     last = (table.directory / "_delta_log" / f"{1:020}.json").read_text().splitlines()
     kinds = [set(json.loads(line)) for line in last]
     assert [{"commitInfo"}, {"add"}, {"txn"}] == kinds
+    # Databricks then lets other writers pass that have read the table meanwhile.
+    assert json.loads(last[0])["commitInfo"]["isBlindAppend"]
     transaction = json.loads(last[2])["txn"]
     assert (QUERY, 0) == (transaction["appId"], transaction["version"])
 
