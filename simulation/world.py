@@ -60,6 +60,8 @@ SETTLE_S = 900.0
 QUIET_S = 30.0
 _LOOK_S = 5.0
 _AGENT_ENDS_S = 20.0
+_ATTEMPT_S = 300.0
+"""An attempt that nobody needs may read for two minutes, extended once."""
 _STOPS_S = 900.0
 """A micro-batch whose records are gone ends after four attempts of two minutes each."""
 _QUICK_S = 0.002
@@ -327,6 +329,12 @@ class World:
                 crash = kernel.crashes[0]
                 raise Violation(f"{crash.thread} died: {crash.error!r}") from crash.error
 
+    def _wait_while(self, holds: Callable[[], bool], seconds: float) -> None:
+        """Step while a condition holds, but not longer."""
+        until = self.kernel.now + seconds
+        while holds() and self.kernel.now < until:
+            self._steps(_LOOK_S)
+
     def _happen(self, action: Action) -> None:
         if action.kind in ACTIONS:
             if not self.runs:
@@ -525,6 +533,7 @@ class World:
             requests += 1
             send(connection, request)
 
+        self._wait_while(lambda: any(executor.busy for executor in self._executors()), _ATTEMPT_S)
         self._steps(QUIET_S)
         self.network.send = count  # type: ignore[method-assign]
         self._steps(QUIET_S)
@@ -539,9 +548,7 @@ class World:
         """Stop the query, and check what it leaves."""
         self._stops = True
         self.query.stop()
-        until = self.kernel.now + _STOPS_S
-        while self.query.alive and self.kernel.now < until:
-            self._steps(_LOOK_S)
+        self._wait_while(lambda: self.query.alive, _STOPS_S)
         if self.query.alive:
             raise Violation("the query does not stop")
         self.executor.kill()

@@ -1,6 +1,7 @@
-"""200 kills and full disks at random, and nothing strays: agents, descriptors, sockets, files.
+"""Random kills and full disks leave nothing behind: no agents, descriptors, sockets or files.
 
-``KFETCH_KILLS`` is the number of events, and ``KFETCH_SEED`` repeats the events of another run.
+``KFETCH_KILLS`` is the number of kills and changes of the disk, 200 by default. ``KFETCH_SEED``
+repeats the events of another run.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from kfetch_jobs.kafka import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1800)]
 
-KILLS = int(os.environ.get("KFETCH_KILLS", "200"))
+EVENTS = int(os.environ.get("KFETCH_KILLS", "200"))
 SEED = int(os.environ.get("KFETCH_SEED", str(random.SystemRandom().randrange(1 << 32))))
 PARTITIONS, RECORDS = 4, 4000
 EXECUTORS, WORKERS = 2, 2
@@ -51,8 +52,8 @@ class Executor:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What may stray."""
+class Resources:
+    """What agents use, and could leave behind."""
 
     agents: int
     descriptors: int
@@ -61,7 +62,7 @@ class Figures:
 
 
 class Machine:
-    """Executors and workers on a little disk of their own."""
+    """Executors and workers. Their agents keep files on a small disk."""
 
     def __init__(self, disk: Path, split: Path, output: Path, chance: random.Random) -> None:
         self._disk = disk
@@ -76,8 +77,8 @@ class Machine:
             self._kill(executor)
         wait_until(lambda: not self.agents())
 
-    def fill(self) -> None:
-        """Replace the processes that have ended."""
+    def replace_ended(self) -> None:
+        """Start new processes for those that have ended."""
         ended = [one for one in self._executors if one.process.poll() is not None]
         for executor in ended:  # Spark's daemon ends the workers of a dead executor
             self._kill(executor)
@@ -89,8 +90,8 @@ class Machine:
             while len(executor.workers) < WORKERS:
                 executor.workers.append(self._worker(executor, "forever"))
 
-    def strike(self, event: str) -> bool:
-        """Let an event happen. Returns whether there was a process, or a disk, to strike."""
+    def cause(self, event: str) -> bool:
+        """Cause a kill, or a change of the disk. Returns False if no agent runs to kill."""
         executor = self._chance.choice(self._executors)
         if event == "disk":
             self._toggle_disk()
@@ -100,13 +101,13 @@ class Machine:
         elif event == "worker":
             self._chance.choice(executor.workers).kill()
         else:
-            return self._strike_agent(signal.SIGTERM if "SIGTERM" in event else signal.SIGKILL)
+            return self._kill_agent(signal.SIGTERM if "SIGTERM" in event else signal.SIGKILL)
         return True
 
-    def calm(self) -> None:
-        """Make room on the disk, end the looping workers, and read once for each executor."""
+    def read_undisturbed(self) -> None:
+        """Make room on the disk, end the looping workers, and read once in each executor."""
         self._empty_disk()
-        self.fill()
+        self.replace_ended()
         for executor in self._executors:
             for worker in executor.workers:
                 worker.kill()
@@ -114,18 +115,18 @@ class Machine:
             worker = self._worker(executor)
             assert 0 == worker.wait(PATIENCE_S), self._output.read_text()[-4000:]
 
-    def figures(self) -> Figures:
-        """Returns the figures now, of agents without a task."""
+    def resources(self) -> Resources:
+        """Returns what the agents use now. No task must be running."""
         descriptors = 0
         for agent in (agents := self.agents()):
             with suppress(psutil.Error):
                 descriptors += agent.num_fds()
         names = [path.name for path in self._disk.rglob("*") if path.is_file() or path.is_socket()]
         sockets = sum(name.endswith(".sock") for name in names)
-        return Figures(len(agents), descriptors, sockets, len(names))
+        return Resources(len(agents), descriptors, sockets, len(names))
 
-    def wait_a_week(self) -> None:
-        """Kill each agent, and let a week pass for their files."""
+    def kill_and_age(self) -> None:
+        """Kill each agent, and set the times of all files back by two weeks."""
         for agent in self.agents():
             agent.kill()
         assert wait_until(lambda: not self.agents())
@@ -133,7 +134,7 @@ class Machine:
             os.utime(path, (time.time() - 2 * WEEK_S,) * 2)
 
     def agents(self) -> list[psutil.Process]:
-        """Returns the agents with files on the disk that run."""
+        """Returns the running agents whose files are on the disk."""
         return [
             process
             for process in psutil.process_iter(["cmdline", "status"])
@@ -154,7 +155,7 @@ class Machine:
             process.kill()
             process.wait()
 
-    def _strike_agent(self, number: signal.Signals) -> bool:
+    def _kill_agent(self, number: signal.Signals) -> bool:
         agents = self.agents()
         if agents:
             with suppress(psutil.Error):
@@ -166,10 +167,10 @@ class Machine:
         if any(self._disk.glob("ballast*")):
             self._empty_disk()
             return
-        few, many = self._chance.choice([(1, 1 << 24), (1 << 10, 0)])
+        count, size = self._chance.choice([(1, 1 << 24), (1 << 10, 0)])
         with suppress(OSError):
-            for number in range(few):
-                (self._disk / f"ballast-{number}").write_bytes(bytes(many))
+            for number in range(count):
+                (self._disk / f"ballast-{number}").write_bytes(bytes(size))
 
     def _empty_disk(self) -> None:
         for path in self._disk.glob("ballast*"):
@@ -189,29 +190,33 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
-def test_nothing_strays(kafka: Cluster, topic: TopicFactory, tmp_path: Path, disk: Path) -> None:
-    """After 200 events there are as many agents, descriptors, sockets and files as before.
+def test_kills_leave_nothing_behind(
+    kafka: Cluster, topic: TopicFactory, tmp_path: Path, disk: Path
+) -> None:
+    """After all events there are as many agents and descriptors as before.
 
-    Every read gets all records, or fails with an error of kfetch's own.
+    Files of killed agents may stay for a week. Then the next agent removes them.
+
+    Every read gets all records, or fails with AgentError.
     """
     chance = random.Random(SEED)
     split, output = tmp_path / "split", tmp_path / "output"
-    split.write_bytes(planned(kafka, topic(PARTITIONS)))
+    split.write_bytes(pickled_split(kafka, topic(PARTITIONS)))
     events: Counter[str] = Counter()
     begun = time.monotonic()
     print(f"seed {SEED}")
     with closing(Machine(disk, split, output, chance)) as machine:
-        machine.calm()
+        machine.read_undisturbed()
         before = settled(machine, None)
-        while events.total() < KILLS:
-            machine.fill()
+        while events.total() < EVENTS:
+            machine.replace_ended()
             time.sleep(chance.uniform(0, PAUSE_S_MAX))  # so that events come at all stages
             (event,) = chance.choices([*WEIGHTS], [*WEIGHTS.values()])
-            events[event] += machine.strike(event)
-        machine.calm()
+            events[event] += machine.cause(event)
+        machine.read_undisturbed()
         after = settled(machine, before)
-        machine.wait_a_week()
-        machine.calm()
+        machine.kill_and_age()
+        machine.read_undisturbed()
         later = settled(machine, before)
     reads = Counter(re.sub(r":.*", "", line) for line in output.read_text().splitlines())
     print(f"{events.total()} events in {time.monotonic() - begun:.0f} s: {events}")
@@ -223,8 +228,8 @@ def test_nothing_strays(kafka: Cluster, topic: TopicFactory, tmp_path: Path, dis
     assert "Traceback" not in output.with_suffix(".errors").read_text()
 
 
-def planned(cluster: Cluster, topic: str) -> bytes:
-    """A topic with records, and a pickled split of all of them, with its options."""
+def pickled_split(cluster: Cluster, topic: str) -> bytes:
+    """Fills a topic. Returns a pickled split of all its records, with the options."""
     with producer(cluster) as sender:
         for number in range(RECORDS):
             sender.send(topic, value=b"%1000d" % number, partition=number % PARTITIONS)
@@ -250,15 +255,15 @@ def planned(cluster: Cluster, topic: str) -> bytes:
     return pickle.dumps((Split(query=parts[0].query, ranges=ranges), options))
 
 
-def settled(machine: Machine, expected: Figures | None) -> Figures:
-    """Returns the figures once they are the expected ones, or have not changed for seconds."""
-    figures = machine.figures()
+def settled(machine: Machine, expected: Resources | None) -> Resources:
+    """Returns the resources once they are the expected ones, or have not changed for 10 s."""
+    resources = machine.resources()
     since = time.monotonic()
-    while figures != expected and time.monotonic() - since < 10:
+    while resources != expected and time.monotonic() - since < 10:
         time.sleep(0.2)
-        if (now := machine.figures()) != figures:
-            figures, since = now, time.monotonic()
-    return figures
+        if (now := machine.resources()) != resources:
+            resources, since = now, time.monotonic()
+    return resources
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30) -> bool:

@@ -58,8 +58,8 @@ def test_ranges_are_cut_where_the_connector_cuts_them(connector: Connector) -> N
 
 @pytest.mark.long
 def test_the_limit_is_divided_as_by_the_connector(connector: Connector) -> None:
-    """maxOffsetsPerTrigger admits as many offsets of a partition as the connector, or one more. The
-    connector calculates with doubles, which can round a whole number down."""
+    """maxOffsetsPerTrigger admits as many offsets of a partition as the connector, and rarely one
+    more. The connector calculates with doubles, which can round a whole number down."""
     rng = random.Random(6)
     extra_offsets = 0
     for _ in range(RANDOM_CASES):
@@ -83,8 +83,8 @@ def test_the_limit_is_divided_as_by_the_connector(connector: Connector) -> None:
     assert extra_offsets < RANDOM_CASES / 20
 
 
-def test_a_limit_that_doubles_round_down(connector: Connector) -> None:
-    """A limit of 100 admits a backlog of 29 and 71 whole. The connector admits 28 of the 29."""
+def test_floating_point_lowers_the_connectors_share(connector: Connector) -> None:
+    """A limit of 100 admits all of two backlogs, 29 and 71. The connector admits 28 and 71."""
     a, b = TopicPartition("t", 0), TopicPartition("t", 1)
 
     assert [28, 71] == connector.admitted(100, [0, 0], [29, 71])

@@ -1,7 +1,7 @@
 """A real schema registry for tests: Apicurio, which speaks Confluent's REST API (ccompat).
 
-It keeps everything in memory, listens on 127.0.0.1, and ends with the test. The first use downloads
-110 MB to kfetch's cache.
+It keeps everything in memory, and listens on 127.0.0.1. It stops at the end of the ``with`` block.
+The first use downloads 110 MB to kfetch's cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kfetch_jobs.jvm.maven import cache_directory
 __all__ = ["Apicurio", "apicurio"]
 
 VERSION = "3.0.9"
-"""The newest one for Java 17."""
+"""The newest version that runs with Java 17."""
 _COORDINATES = {
     "groupId": "io.apicurio",
     "artifactId": "apicurio-registry-app",
@@ -35,7 +35,7 @@ _COORDINATES = {
     "packaging": "tar.gz",
 }
 _PATIENCE_S = 180.0
-_TYPE = "application/vnd.schemaregistry.v1+json"
+_CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class Apicurio:
@@ -69,7 +69,7 @@ class Apicurio:
     def ask(self, path: str, body: Any = None) -> Any:
         """Sends a request and returns the answer."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"Content-Type": _TYPE})
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": _CONTENT_TYPE})
         with urllib.request.urlopen(request, timeout=30, context=self._context) as answer:
             return json.load(answer)
 
@@ -78,23 +78,27 @@ class Apicurio:
 def apicurio(
     directory: Path, *, pem: Path | None = None, authority: str = ""
 ) -> Iterator[Apicurio]:
-    """Runs a registry. ``pem``: its certificate and key, for https. ``authority``: its issuer."""
-    port, other = _free_ports()
-    settings = {"quarkus.http.host": "127.0.0.1", "quarkus.http.port": port}
+    """Runs a registry.
+
+    ``pem``: a file with its certificate and key, for https. ``authority``: the certificate of the
+    authority that issued it, as PEM text.
+    """
+    http_port, https_port = _free_ports()
+    settings = {"quarkus.http.host": "127.0.0.1", "quarkus.http.port": http_port}
     if pem is not None:
         settings |= {
-            "quarkus.http.ssl-port": other,
+            "quarkus.http.ssl-port": https_port,
             "quarkus.http.ssl.certificate.files": pem,
             "quarkus.http.ssl.certificate.key-files": pem,
             "quarkus.http.insecure-requests": "disabled",
         }
-    url = f"https://127.0.0.1:{other}" if pem else f"http://127.0.0.1:{port}"
+    url = f"https://127.0.0.1:{https_port}" if pem else f"http://127.0.0.1:{http_port}"
     context = ssl.create_default_context(cadata=authority) if pem else None
     flags = [f"-D{name}={value}" for name, value in settings.items()]
     log = directory / "apicurio.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            ["java", "-Xmx512m", *flags, "-jar", str(_runner())],
+            ["java", "-Xmx512m", *flags, "-jar", str(_jar())],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=directory,
@@ -128,7 +132,7 @@ def _free_ports() -> tuple[int, int]:
         return one.getsockname()[1], two.getsockname()[1]
 
 
-def _runner() -> Path:
+def _jar() -> Path:
     """Returns the registry's jar, which it downloads and unpacks once."""
     target = cache_directory() / f"apicurio-{VERSION}"
     if not target.exists():

@@ -1,4 +1,4 @@
-"""Records Spark's answers about ``avro_doubts``: ``python -m integration.formats.avro_record``.
+"""Stores Spark's results for ``avro_edge_cases``: ``python -m integration.formats.avro_record``.
 
 The unit tests read them from tests/vectors/avro.
 """
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from integration.formats.avro_doubts import GROUPS, Group
+from integration.formats.avro_edge_cases import GROUPS, Group
 from integration.formats.avro_oracle import avro_answers, prepare
 from kfetch_jobs.jvm.spark import session
 from tests.kfetch.formats.json.plain import plain

@@ -1,4 +1,4 @@
-"""Spark's own ``from_protobuf`` as the judge of the Protobuf decoder.
+"""Spark's own ``from_protobuf`` gives the expected results for kfetch's Protobuf decoder.
 
 It lies in the package spark-protobuf, which PySpark does not ship. The environment variable
 KFETCH_SPARK_PROTOBUF names other jars, separated by commas.

@@ -1,4 +1,4 @@
-"""Records Spark's answers about ``doubts``: ``python -m integration.formats.record``.
+"""Stores Spark's results for ``edge_cases``: ``python -m integration.formats.record``.
 
 The unit tests read them from tests/vectors/json.
 """
@@ -9,7 +9,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from integration.formats.doubts import GROUPS, Group
+from integration.formats.edge_cases import GROUPS, Group
 from integration.formats.oracle import CORRUPT, answers
 from kfetch_jobs.jvm.spark import session
 from tests.kfetch.formats.json.plain import plain

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.formats.doubts import GROUPS
+from integration.formats.edge_cases import GROUPS
 from integration.formats.oracle import CORRUPT, answers
 from tests.kfetch.formats.json.plain import plain
 from tests.kfetch.formats.vectors import decode, decoder

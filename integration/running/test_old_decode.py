@@ -147,7 +147,7 @@ def test_a_value_that_does_not_fit(
     with pytest.raises(Exception, match="STREAM_FAILED") as failure:
         drain(spark, made)
 
-    error = job_error(failure.value, "job one failed", tmp_path / "log", made.in_own_words)
+    error = job_error(failure.value, "job one failed", tmp_path / "log", made.user_sentence)
     assert isinstance(error, ConfigError)
     assert (
         f"the value of the record at offset 1 of {name}-0 does not fit decode.fields: field id is "

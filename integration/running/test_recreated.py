@@ -123,5 +123,5 @@ def test_the_note_alone_tells(tmp_path: Path, kafka: Cluster, topic: Callable[..
 
     said = project.run("offsets", "replay", "one", "--to-earliest", "--execute")
     assert 1 == said.returncode, said.stdout
-    assert "a replay would delete rows of it, and those can't come again" in said.stderr
+    assert "a replay would delete its rows, and can't write them again" in said.stderr
     assert both == sorted(column(table, "name"), key=str)

@@ -441,7 +441,7 @@ class Judge:
         machine = self._machine
         since = max(run.launched, self._stepped_at, known.complained_at)
         waits_s = min(self._world.records[name].waits_s(machine.now), machine.now - since)
-        slack_s = 2 * run.fate.look_s + run.fate.deaf_s + _STEP_SEEN_S
+        slack_s = 2 * run.fate.look_s + run.fate.startup_s + _STEP_SEEN_S
         if self._stepped_at > run.launched:
             # If the run hangs, its reports seem to be older or newer than they are.
             slack_s += max(limit_s + run.fate.batch_s, _START_WITHIN_S)

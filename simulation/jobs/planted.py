@@ -207,7 +207,7 @@ def move_done_before_its_micro_batch() -> Iterator[None]:
 @contextmanager
 def replay_leaves_rows_of_the_planned_batch() -> Iterator[None]:
     """A replay takes the last committed micro-batch for the table's end."""
-    with patch.object(plan, "_reading", _reading_to_the_log_end):
+    with patch.object(plan, "_range_after", _reading_to_the_log_end):
         yield
 
 

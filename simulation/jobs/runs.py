@@ -22,8 +22,8 @@ _AGENT_STAYS_S = 10.0
 class Fate:
     """What becomes of a run, drawn before it starts."""
 
-    deaf_s: float
-    """SIGTERM before this moment ends it without a report."""
+    startup_s: float
+    """For so long it has no handler of SIGTERM: the signal ends it without a report."""
     life_s: float
     kind: ExitKind | None
     """How it ends by itself; None: it hangs from then on."""
@@ -56,7 +56,7 @@ class Fate:
         (kind,) = draw.choices([*kinds], [*kinds.values()])
         life_s = draw.expovariate(1 / typical_s)
         return cls(
-            deaf_s=draw.choice([0.0, draw.random() * 5]),
+            startup_s=draw.choice([0.0, draw.random() * 5]),
             life_s=life_s if finite or kind is not ExitKind.FINISHED else life_s * 50,
             kind=kind,
             reacts_s=draw.choice([0.0, 0.0, draw.random(), draw.random() * 9, None]),
@@ -111,11 +111,11 @@ class SimulatedRun:
         self.agent = machine.start(
             "agent", environ=leader.environ, cmdline=("python", "-m", "kfetch.agent")
         )
-        machine.after(self.fate.deaf_s + 1.0, self._pulse)
-        machine.after(self.fate.deaf_s + self.fate.batch_s, self._batch)
+        machine.after(self.fate.startup_s + 1.0, self._pulse)
+        machine.after(self.fate.startup_s + self.fate.batch_s, self._batch)
         if self.records is not None:
             self.driver = Driver(self.records, self.directory)
-            machine.after(self.fate.deaf_s + 0.5, self._see)
+            machine.after(self.fate.startup_s + 0.5, self._see)
         machine.after(self.fate.life_s, self._come_to_its_fate)
         leader.on_end = self._after_leader
 
@@ -152,8 +152,8 @@ class SimulatedRun:
         if number != SIGTERM or self.terminated or self.ended:
             return
         self.terminated = True
-        if machine.now < self.launched + fate.deaf_s:
-            machine.note(self.job, "SIGTERM comes before it listens")
+        if machine.now < self.launched + fate.startup_s:
+            machine.note(self.job, "SIGTERM comes before its handler is set")
             machine.kill(self.leader)
         elif fate.finishes_at_term:
             self._exit(ExitKind.FINISHED)

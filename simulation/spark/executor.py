@@ -212,6 +212,11 @@ class Executor:
             task.failures += error is not None or 1
         self.kernel.wake(self._changed)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a worker has a task, such as an attempt beside the one that has won."""
+        return any(worker.process.alive and worker.task for worker in self.workers)
+
     def processes(self) -> list[Process]:
         """Returns the living workers' processes."""
         return [worker.process for worker in self.workers if worker.process.alive]

@@ -13,7 +13,7 @@
     │   ├── TopicRecreated     the topic's name has another topic id now
     │   ├── RecordsExpired     the position is below the log start offset (retention, DeleteRecords)
     │   ├── PartitionGone      the partition or its topic no longer exists
-    │   └── OffsetBeyondLog    the position is past the log's end, and no epoch explains why
+    │   └── OffsetBeyondLog    the position is past the log's end, and epochs show no truncation
     ├── BrokerError            the broker answered with an error code
     │   └── AccessRefused      its ACLs refuse the request
     │       └── AuthenticationFailed   it refuses the log-in; or there is nothing to log in with
@@ -27,7 +27,7 @@
     │   ├── TlsFailed          the two sides can't agree on TLS, or one refuses a certificate
     │   ├── TokenUnavailable   a service that gives tokens or tickets for log-ins does not answer
     │   └── RegistryUnavailable  a schema registry does not answer
-    ├── RegistryRefused        a schema registry refuses the log-in, or answers what none does
+    ├── RegistryRefused        a schema registry refuses the log-in, or answers as no registry does
     ├── ReadStalled            a task read nothing for too long; carries the first cause
     ├── AgentError             the agent cannot be started or reached, or is of another release
     ├── TableRefused           ``kfetch.delta`` can't write the Delta table, or its columns differ
@@ -80,8 +80,8 @@ class KfetchError(Exception):
         """The code at the end of the sentence. A subclass may add a second part."""
         return self.condition
 
-    def behind(self, activity: str) -> Self:
-        """Returns the same error with ``activity`` in front of its sentence."""
+    def prefixed(self, activity: str) -> Self:
+        """Returns the same error with ``activity`` and a colon before its sentence."""
         return type(self)(f"{activity}: {self.what}", action=self.action, **self.where)
 
     def __str__(self) -> str:
@@ -165,8 +165,8 @@ class CheckpointMismatch(CheckpointError):
 class LeaseLost(KfetchError):
     """This process could not renew the lease of the checkpoint, so another process may write there.
 
-    The run has stopped, and wrote nothing since. Look why the storage did not answer, or which host
-    runs the job now: `kfetch checkpoint show` names it.
+    The run has stopped, and wrote nothing since. Check the storage. `kfetch checkpoint show`
+    names the host that runs the job now.
     """
 
     condition = "CHECKPOINT_LEASE_LOST"
@@ -222,7 +222,7 @@ class PartitionGone(DataLoss):
 
 
 class OffsetBeyondLog(DataLoss):
-    """The position lies past the log's end, and no leader epoch explains it.
+    """The position lies past the log's end, and the leader epochs show no truncation.
 
     Set `failOnDataLoss=false` to continue, or use a new checkpoint. Check `startingOffsets` for a
     number past the end.
@@ -343,7 +343,7 @@ class TlsFailed(ConnectionLost):
 
 
 class TokenUnavailable(ConnectionLost):
-    """A service that gives tokens, keys or tickets for log-ins does not answer, or not usefully.
+    """A service that gives tokens, keys or tickets for log-ins gives no usable answer.
 
     Check the service that the sentence names. kfetch has already retried.
     """
@@ -352,7 +352,7 @@ class TokenUnavailable(ConnectionLost):
 
 
 class RegistryUnavailable(ConnectionLost):
-    """A schema registry does not answer, or not usefully.
+    """A schema registry gives no usable answer.
 
     Check the registry that the sentence names. kfetch has already retried for
     `kfetch.registry.timeout`.

@@ -72,9 +72,9 @@ def test_advice_that_is_a_sentence() -> None:
     assert "It is gone. Wait for it" == KfetchError("It is gone", action="Wait for it").message
 
 
-def test_behind_keeps_the_parts() -> None:
+def test_prefixed_keeps_the_parts() -> None:
     """With an activity in front, class, advice and context stay."""
-    error = errors.BrokerError("no leader", action="wait", code=5).behind("planning")
+    error = errors.BrokerError("no leader", action="wait", code=5).prefixed("planning")
 
     assert ("planning: no leader", "wait", {"code": 5}) == (error.what, error.action, error.where)
     assert errors.BrokerError is type(error)

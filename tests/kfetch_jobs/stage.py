@@ -27,12 +27,12 @@ from tests.kfetch_jobs.projects import ENVIRON, JOB
 CONTINUOUS = JOB
 ONCE = JOB.replace("\n  processingTime: 2s", " availableNow")
 
-# $1 is the file for the last word, WORDS has what to say.
+# $1 is the file for the exit report of a run. The directory REPORTS has one for each kind of exit.
 UNTIL_TERM = """\
-trap 'cp "$WORDS/stopped.json" "$1"; exit' TERM
-: > "$WORDS/$NAME.on"
+trap 'cp "$REPORTS/stopped.json" "$1"; exit' TERM
+: > "$REPORTS/$NAME.on"
 while :; do sleep 0.1 & wait $!; done"""
-SAY = 'cp "$WORDS/{kind}.json" "$1"'
+COPY_REPORT = 'cp "$REPORTS/{kind}.json" "$1"'
 
 PATIENCE_S = 60.0
 
@@ -53,20 +53,20 @@ def locked_database(path: Path) -> Iterator[None]:
 
 
 class Stage:
-    """A project whose jobs are scripts, and what its supervisors have written down."""
+    """A project whose jobs are scripts, and reads what its supervisors have stored."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.ahead_s = 0.0
         self._left: list[subprocess.Popen[bytes]] = []
         for kind in ExitKind:
-            word = {"kind": kind, "sentence": f"it was {kind}"}
-            (place / f"{kind}.json").write_text(json.dumps(word))
+            report = {"kind": kind, "sentence": f"it was {kind}"}
+            (directory / f"{kind}.json").write_text(json.dumps(report))
 
     @property
     def storage(self) -> Path:
-        """The project's storage. Nobody needs a valid project file to know it."""
-        return (self.place / "data").resolve()
+        """The project's storage, which is the same if the project file is invalid."""
+        return (self.directory / "data").resolve()
 
     @property
     def now(self) -> float:
@@ -75,27 +75,29 @@ class Stage:
     def job(self, name: str, text: str, script: str) -> None:
         """Write a job's file and its script. Each job has a table of its own."""
         text = text.replace("${storage}/clicks/table", f"${{storage}}/{name}/table")
-        (self.place / "conf" / "jobs" / f"{name}.yml").write_text(text)
-        (self.place / f"{name}.sh").write_text(f"NAME={name}\nWORDS={self.place}\n{script}\n")
+        (self.directory / "conf" / "jobs" / f"{name}.yml").write_text(text)
+        (self.directory / f"{name}.sh").write_text(
+            f"NAME={name}\nREPORTS={self.directory}\n{script}\n"
+        )
 
     @property
     def project(self) -> Project:
-        return config.load(self.place / "conf" / "kfetch.yml", ENVIRON)
+        return config.load(self.directory / "conf" / "kfetch.yml", ENVIRON)
 
     def commit(self, job: str, *, batches: int, rows: int) -> None:
-        """Write what a run writes after its last micro-batch."""
+        """Record progress, as a run does after its last micro-batch."""
         batch = Batch(
             batch=batches - 1, started="", finished=time.time(), rows=1, seconds=1.0, end=1,
             latest=1, run_batches=batches, run_rows=rows,
         )  # fmt: skip
         append_entry(self.storage / job, batch)
 
-    def command(self, job: str, word: Path) -> Sequence[str]:
-        return ["/bin/sh", str(self.place / f"{job}.sh"), str(word)]
+    def command(self, job: str, report: Path) -> Sequence[str]:
+        return ["/bin/sh", str(self.directory / f"{job}.sh"), str(report)]
 
     @contextmanager
-    def take(self) -> Iterator[Supervisor]:
-        """A supervisor; it ends with the block as by SIGKILL, unless it was run to its end."""
+    def supervisor(self) -> Iterator[Supervisor]:
+        """Starts a supervisor. It ends with the block as by SIGKILL, unless it has ended itself."""
         project = self.project
         with (
             hold_supervisor_lock(project.storage),
@@ -109,7 +111,7 @@ class Stage:
 
     def clear(self) -> None:
         for child in self._left:
-            child.kill()  # one that has just begun has no environment yet, by which to find it
+            child.kill()  # ``processes`` does not find it if it has just started
             child.wait()
         for process in self.processes():
             with suppress(psutil.NoSuchProcess):  # it may end by itself meanwhile
@@ -134,7 +136,7 @@ class Stage:
             store.add_order(job, order, self.now)
 
     def until(self, supervisor: Supervisor, condition: Callable[[], object]) -> None:
-        """Ticks, until a condition holds."""
+        """Calls ``supervisor.tick`` until a condition is true."""
         deadline = time.monotonic() + PATIENCE_S
         supervisor.tick(self.now)
         while not condition():
@@ -146,19 +148,19 @@ class Stage:
         self.until(supervisor, lambda: self.phase(job) is phase)
 
     def until_runs(self, supervisor: Supervisor, *jobs: str) -> None:
-        """Until the scripts listen to SIGTERM."""
+        """Ticks, until the jobs' scripts handle SIGTERM."""
         for job in jobs:
-            self.until(supervisor, (self.place / f"{job}.on").exists)
+            self.until(supervisor, (self.directory / f"{job}.on").exists)
 
     def processes(self) -> list[psutil.Process]:
-        """What lives of all runs of this project."""
+        """Returns the living processes of all runs of this project."""
         mark = f"{self.storage}#"
-        found = []
+        living = []
         for process in psutil.process_iter():
             try:
                 ours = process.environ().get(MARK, "").startswith(mark)
                 if ours and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    living.append(process)
             except (psutil.Error, OSError):
                 continue
-        return found
+        return living

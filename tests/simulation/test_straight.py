@@ -53,6 +53,12 @@ def test_a_seed_is_one_story() -> None:
     assert first.story != quiet.story
 
 
+def test_an_attempt_that_nobody_needs_is_no_leak() -> None:
+    """It reads for minutes after everything is delivered, and its agent is not idle so long."""
+    found = run_straight(267670817, events=(55, 56, 57, 59, 82, 83, 85, 98, 99))
+    assert "" == found.failure
+
+
 @pytest.mark.parametrize("fault", PLANTED)
 def test_planted_faults_are_found(fault: str) -> None:
     """Each within a few seeds. The seed holds without the fault."""

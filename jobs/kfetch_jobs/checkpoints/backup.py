@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -119,7 +119,7 @@ def create_backup(
     ``now_s`` is in seconds since 1970.
     """
     home = _backups_directory(checkpoint.path)
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
+    stamp = datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     path = home / f"{stamp}-{batch}"
     _copy_tree(checkpoint.path, path)
     backup = Backup(

@@ -139,14 +139,14 @@ class Job:
         """
         return with_placeholders(sentence, merged(one.secrets for one in self.documents))
 
-    def in_own_words(self, sentence: str) -> str:
-        """Returns an error's sentence without secrets, and with the names of the job's files.
+    def user_sentence(self, sentence: str) -> str:
+        """Returns a sentence without secrets, and with options as the job's files name them.
 
         A cluster's properties have no ``kafka.`` in front. Options of a source keep it.
         """
-        return self.with_own_names(self.redacted(sentence))
+        return self.with_file_names(self.redacted(sentence))
 
-    def with_own_names(self, sentence: str) -> str:
+    def with_file_names(self, sentence: str) -> str:
         """Returns a sentence that names the options of Kafka as the job's files do."""
         sources = self.file.views().values()
         names = [name for one in sources for name in one.options]
@@ -155,11 +155,11 @@ class Job:
         return with_property_names(sentence, names)
 
     def error(self, before: str, cause: KfetchError) -> KfetchError:
-        """Returns an error of the source with ``before`` in front, in the job's own words.
+        """Returns an error of the source with ``before`` in front, and a ``user_sentence``.
 
-        Its class and so its code are those of the cause.
+        Its class and its code are those of the cause.
         """
-        what, action = self.in_own_words(cause.what), self.in_own_words(cause.action)
+        what, action = self.user_sentence(cause.what), self.user_sentence(cause.action)
         return type(cause)(f"{before}: {what}", action=action, **cause.where)
 
     def with_placeholders(self, sentence: str) -> str:

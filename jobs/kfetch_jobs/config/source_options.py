@@ -42,7 +42,7 @@ def option_mistakes(job: Job) -> Iterator[str]:
             )
         for error in _option_errors(options):
             option = str(error.where.get("option", ""))
-            sentence = job.with_own_names(job.with_placeholders(error.message))
+            sentence = job.with_file_names(job.with_placeholders(error.message))
             yield f"{_option_line(job, view, option)}: {sentence}"
 
 
@@ -95,7 +95,7 @@ def option_warnings(job: Job) -> list[str]:
     """
     readable = dict.fromkeys(line for document in job.documents for line in document.warnings)
     return [*readable] + [
-        f"{_option_line(job, view, option)}: {job.with_own_names(warning)}"
+        f"{_option_line(job, view, option)}: {job.with_file_names(warning)}"
         for view in job.file.views()
         for option, warning in options_without_effect(job.parsed_options(view)).items()
     ]

@@ -88,13 +88,13 @@ def session(
         _prepare_environment(merged, code)
         try:
             spark = _started(name, merged, log, output)
-            try:
-                with _traces_to(output):
+            with _traces_to(output):
+                try:
                     yield spark
-            finally:
-                # A signal to the process group may have ended the JVM before.
-                with suppress(Exception):
-                    spark.stop()
+                finally:
+                    # A signal to the process group may have ended the JVM before.
+                    with suppress(Exception):
+                        spark.stop()
         finally:
             _end_jvm()  # it runs after a failed start too, and has the log open
 
@@ -316,10 +316,12 @@ def _output_to(output: int) -> Iterator[None]:
 
 @contextmanager
 def _traces_to(output: int) -> Iterator[None]:
-    """Write PySpark's log of query errors to ``output`` during the block, not to the terminal.
+    """Write the traces of PySpark and Py4J to ``output`` during the block, not to the terminal.
 
-    Before PySpark raises such an error, it logs it as JSON with pages of the JVM's trace.
+    Before PySpark raises a query's error, it logs it as JSON with pages of the JVM's trace. Py4J
+    logs a lost JVM by the functions of ``logging``, which then print all logs to the terminal.
     """
+    from py4j import java_gateway
     from pyspark.logger import PySparkLogger
 
     handlers = [
@@ -328,11 +330,15 @@ def _traces_to(output: int) -> Iterator[None]:
         for handler in PySparkLogger.getLogger(name).handlers
         if isinstance(handler, logging.StreamHandler)
     ]
+    py4j = logging.getLogger("py4j")
     with open(os.dup(output), "w") as file:
         before = [(handler, handler.setStream(file)) for handler in handlers]
+        py4j.addHandler(traces := logging.StreamHandler(file))
+        java_gateway.logging = py4j  # it stays so: threads of a lost JVM may log behind the block
         try:
             yield
         finally:
+            py4j.removeHandler(traces)
             for handler, stream in before:
                 if stream is not None:
                     handler.setStream(stream)

@@ -1,7 +1,7 @@
 """The configuration of a Kafka node: server.properties, log4j2 configuration, JVM flags.
 
-Pure: text from values. The defaults suit a test cluster. With Kafka's own defaults it would be slow
-(it waits for group members that never come) or fail (three replicas on one node).
+Pure: text from values. The values suit a test cluster. Kafka's own defaults do not: a cluster waits
+for more members of a new group, and one node can't have three replicas.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class NodePorts:
 
     node_id: int
     port: int
-    """For clients and the other brokers"""
+    """For clients and the other brokers."""
     controller_port: int
-    """For KRaft; unused by a node that is a broker only"""
+    """For KRaft. A node that is a broker only does not use it."""
 
 
 def controllers(nodes: Sequence[NodePorts]) -> Sequence[NodePorts]:
@@ -113,8 +113,8 @@ def jvm_flags(heap: str) -> list[str]:
     ]
 
 
-# log4j reads only XML without a further jar. The JVM's own messages, as of a crash or an unknown
-# flag, go to the broker's stdout.
+# Without a further jar, log4j reads only XML. The JVM's own messages, such as those of a crash, go
+# to the broker's stdout.
 LOG4J2 = """\
 <?xml version="1.0" encoding="UTF-8"?>
 <Configuration status="ERROR" shutdownHook="disable">

@@ -176,9 +176,9 @@ def _check_any_rows(
 ) -> None:
     """Raises JobsError if the table has rows, but none of these offsets: they might come twice."""
     target = str(job.target)
-    if plan.again and target in counts and not any(counts.values()) and rows.has_rows(target):
+    if plan.reread and target in counts and not any(counts.values()) and rows.has_rows(target):
         raise JobsError(
-            f"job {job.name}: {plan.again:,} offsets would come again, and {target} has not one "
+            f"job {job.name}: {plan.reread:,} offsets would come again, and {target} has not one "
             "row of theirs: either its columns partition, offset and topic are not the record's "
             "place, or the transform drops them all; nothing was moved. If there is nothing to "
             "delete, kfetch offsets reset does the same"

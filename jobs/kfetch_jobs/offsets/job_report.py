@@ -201,8 +201,8 @@ def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> 
         known_ids=start.topic_ids if start else {},
         kafka=replace(
             kafka,
-            missing=job.in_own_words(kafka.missing),
-            unreadable=tuple(map(job.in_own_words, kafka.unreadable)),
+            missing=job.user_sentence(kafka.missing),
+            unreadable=tuple(map(job.user_sentence, kafka.unreadable)),
         ),
     )
 

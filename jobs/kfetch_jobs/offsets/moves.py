@@ -31,7 +31,7 @@ class Move:
     after: int
     limit: str = ""
     """Why ``after`` is not the target offset; empty if it is."""
-    again: int
+    reread: int
     """The number of offsets that the job reads again."""
     skipped: int
     """The number of offsets that the job never reads."""
@@ -67,7 +67,7 @@ def partition_move(
         before=offsets.before,
         after=after,
         limit=_limit(goal, after, offsets.log_start),
-        again=max(0, min(offsets.before, offsets.log_end) - after),
+        reread=max(0, min(offsets.before, offsets.log_end) - after),
         skipped=max(0, after - max(offsets.before, offsets.log_start)),
     )
 

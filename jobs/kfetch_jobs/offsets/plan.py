@@ -43,13 +43,14 @@ class MovePlan:
     moves: tuple[Move, ...]
     """The moves of the chosen partitions."""
     dropped: tuple[TopicPartition, ...]
-    """Partitions that don't exist any more. The checkpoint keeps their positions apart."""
+    """Partitions that don't exist any more. The checkpoint lists their positions separately."""
     sources: tuple[Offsets | None, ...]
     """The offsets at which each of the checkpoint's sources goes on."""
     ranges: tuple[OffsetRange, ...]
     """The offsets that the job reads after the move, up to the present log ends."""
     tables: tuple[str, ...]
-    """The tables to which the job appends. Records that it reads again would be there twice."""
+    """The tables to which the job appends. A record that it reads again is there twice, unless its
+    earlier row is deleted."""
     margin_percent: int
     """How far a replay stays away from the start of a log, as a share of the log's offsets."""
 
@@ -79,15 +80,15 @@ class MovePlan:
 
     @property
     def end(self) -> int:
-        """The sum of the offsets at which the job goes on."""
+        """The sum of the offsets at which the job goes on, as in the job's progress."""
         return sum(
             at.offset for source in self.sources if source for at in source.positions.values()
         )
 
     @property
-    def again(self) -> int:
+    def reread(self) -> int:
         """The number of offsets that the job reads again."""
-        return sum(move.again for move in self.moves)
+        return sum(move.reread for move in self.moves)
 
     @property
     def skipped(self) -> int:
@@ -107,28 +108,28 @@ def plan_move(
     Raises JobsError if the move is impossible, ConfigError for a wrong choice of partitions.
     """
     check_movable(job)
-    stands = job_report.report(job, time.time(), quick=False)
-    checkpoint = _movable(job, stands)
-    places = job_report.match_sources(job, checkpoint)
-    existing = {one.tp for source in stands.sources for one in source.kafka.partitions}
+    report = job_report.report(job, time.time(), quick=False)
+    checkpoint = _movable(job, report)
+    numbers = job_report.match_sources(job, checkpoint)
+    existing = {one.tp for source in report.sources for one in source.kafka.partitions}
     chosen = chosen_partitions(choices, existing)
     whole = chosen == existing
-    ends_now = [_planned_ends(checkpoint, places[source.view]) for source in stands.sources]
+    ends_now = [_planned_ends(checkpoint, numbers[source.view]) for source in report.sources]
     parts = [
         _source_moves(job, verb, target, chosen, source, planned_ends, margin_percent)
-        for source, planned_ends in zip(stands.sources, ends_now, strict=True)
+        for source, planned_ends in zip(report.sources, ends_now, strict=True)
     ]
     ends: list[Offsets | None] = [*checkpoint.planned.sources] if checkpoint.planned else []
     dropped: list[TopicPartition] = []
-    for source, part in zip(stands.sources, parts, strict=True):
-        place = places[source.view]
-        if place is None:
+    for source, part in zip(report.sources, parts, strict=True):
+        number = numbers[source.view]
+        if number is None:
             raise JobsError(
-                f"job {job.name}: the checkpoint has no offsets of {source.view}, which has come "
-                "to the job since: offsets can be moved once it has run with it"
+                f"job {job.name}: the checkpoint has no offsets of {source.view}, which is "
+                "new in the job: run the job once before you move its offsets"
             )
-        gone = _gone(checkpoint, place, source) if whole and verb is Verb.RESET else []
-        ends[place] = _end(checkpoint, place, source, part, gone)
+        gone = _gone(checkpoint, number, source) if whole and verb is Verb.RESET else []
+        ends[number] = _end(checkpoint, number, source, part, gone)
         dropped += gone
     plan = MovePlan(
         verb=verb,
@@ -153,43 +154,43 @@ def _check_no_earlier_topic(
 ) -> None:
     """Raises JobsError if the job has read one of the topics under another id than ``present``.
 
-    A row's offset says nothing about the topic's id. Rows of an earlier topic can't come again.
+    A row has an offset and no topic id. So a replay would delete rows of the earlier topic too.
     """
     path = checkpoint.path
-    places = [path, *(backup.path for backup in all_backups(path))]
-    history = merged_ids([noted_topic_ids(job), *map(checkpoint_topic_ids, places)])
+    paths = [path, *(backup.path for backup in all_backups(path))]
+    history = merged_ids([noted_topic_ids(job), *map(checkpoint_topic_ids, paths)])
     for topic in sorted(topics & present.keys()):
         if earlier := sorted(history.get(topic, frozenset()) - {present[topic]}):
             raise JobsError(
                 f"job {job.name}: topic {topic} was deleted and created again, and the job has "
-                f"read the earlier one too (id {earlier[-1]}): a replay would delete rows of it, "
-                "and those can't come again: delete the wrong rows yourself and use kfetch "
-                "offsets reset, which leaves the table alone"
+                f"read the earlier one too (id {earlier[-1]}): a replay would delete its "
+                "rows, and can't write them again: delete the wrong rows yourself and use kfetch "
+                "offsets reset, which does not change the table"
             )
 
 
-def _planned_ends(checkpoint: Checkpoint, place: int | None) -> Mapping[TopicPartition, Position]:
+def _planned_ends(checkpoint: Checkpoint, number: int | None) -> Mapping[TopicPartition, Position]:
     """The end of the last planned micro-batch: the table may have all records before it."""
-    end = None if place is None else checkpoint.end(place)
+    end = None if number is None else checkpoint.end(number)
     return end.positions if end else {}
 
 
-def _movable(job: Job, stands: JobReport) -> Checkpoint:
-    checkpoint = stands.checkpoint
+def _movable(job: Job, report: JobReport) -> Checkpoint:
+    checkpoint = report.checkpoint
     if checkpoint is None or checkpoint.planned is None:
         raise JobsError(
-            f"job {job.name} has not read anything yet: where it begins is its source option "
-            "startingOffsets"
+            f"job {job.name} has not read anything yet: set where it begins with its source "
+            "option startingOffsets"
         )
     if _has_state(checkpoint.path / "state"):
         raise JobsError(
-            f"job {job.name} keeps state (an aggregate, a join, deduplication), in which rows that "
-            f"come again would count twice: let it begin anew, with another checkpoint and table, "
-            "at the startingOffsets of your choice"
+            f"job {job.name} keeps state (an aggregate, a join, deduplication), in which records "
+            "that it reads again would count twice: give it another checkpoint and table, and set "
+            "startingOffsets"
         )
-    if stands.leaderless:
+    if report.leaderless:
         raise JobsError(
-            f"{stands.leaderless[0]} has no leader, so nobody can tell its offsets: start its "
+            f"{report.leaderless[0]} has no leader, so no broker can tell its offsets: start its "
             "brokers, or wait for an election"
         )
     return checkpoint
@@ -228,7 +229,7 @@ def _source_moves(
         reason = job.redacted(cause.message)
         raise JobsError(f"job {job.name}, source {source.view}: {reason}") from cause
     offsets = {one.tp: _offsets_of(one, logs, source) for one in here}
-    # A replay leaves new partitions to the next run. An unfinished batch may have begun with them.
+    # A replay does not move new partitions: an unfinished micro-batch may have begun to read them.
     moving = {one.tp for one in here if verb is Verb.RESET or not one.new} & {*chosen}
     moves = tuple(
         partition_move(verb, target, at, margin_percent)
@@ -236,7 +237,7 @@ def _source_moves(
         if tp in moving
     )
     after = {move.tp: move.after for move in moves}
-    ranges = (_reading(at, after.get(tp), planned_ends.get(tp)) for tp, at in offsets.items())
+    ranges = (_range_after(at, after.get(tp), planned_ends.get(tp)) for tp, at in offsets.items())
     return _SourceMoves(
         moves=moves,
         positions={tp: Position(at, logs.ends[tp].leader_epoch) for tp, at in after.items()},
@@ -244,10 +245,12 @@ def _source_moves(
     )
 
 
-def _reading(at: PartitionOffsets, after: int | None, planned_end: Position | None) -> OffsetRange:
+def _range_after(
+    at: PartitionOffsets, after: int | None, planned_end: Position | None
+) -> OffsetRange:
     """The offsets that the job reads after the move.
 
-    They include everything that it has read: a log may seem shorter than the table.
+    The end is at least that of the last planned micro-batch. Kafka may show an earlier log end.
     """
     return OffsetRange(
         topic=at.tp.topic,
@@ -266,20 +269,20 @@ def _check_fits(
 ) -> None:
     if verb is Verb.REPLAY and source.kafka.losses:
         raise JobsError(
-            f"job {job.name}: what is gone can't come again: {source.kafka.losses[0]}; kfetch "
+            f"job {job.name}: a replay can't read lost records: {source.kafka.losses[0]}; kfetch "
             "offsets reset moves a job past a loss"
         )
     for topic in source.recreated:
         if any(one.tp.topic == topic and one.tp not in chosen for one in source.kafka.partitions):
             raise JobsError(
-                f"job {job.name}: topic {topic} was deleted and created again, so none of its "
-                "offsets in the checkpoint is of use: reset all of its partitions"
+                f"job {job.name}: topic {topic} was deleted and created again, so its offsets "
+                "in the checkpoint are invalid: reset all of its partitions"
             )
     for topic, known in target.topic_ids.items():
         if source.kafka.topic_ids.get(topic, known) != known:
             raise JobsError(
-                f"the offsets of {target} are of another topic {topic}, of id {known.hex}: it was "
-                "deleted and created again since"
+                f"the offsets of {target} belong to an earlier topic {topic} (id {known.hex}), "
+                "which was deleted and created again"
             )
 
 
@@ -301,21 +304,21 @@ def _offsets_of(partition: Partition, logs: LogOffsets, source: SourceReport) ->
     )
 
 
-def _gone(checkpoint: Checkpoint, place: int, source: SourceReport) -> list[TopicPartition]:
-    start = checkpoint.start(place)
+def _gone(checkpoint: Checkpoint, number: int, source: SourceReport) -> list[TopicPartition]:
+    start = checkpoint.start(number)
     here = {one.tp for one in source.kafka.partitions}
     return [tp for tp in start.positions if tp not in here] if start else []
 
 
 def _end(
     checkpoint: Checkpoint,
-    place: int,
+    number: int,
     source: SourceReport,
     part: _SourceMoves,
     gone: Collection[TopicPartition],
 ) -> Offsets:
     """The checkpoint's positions after the move. Unmoved positions keep their leader epochs."""
-    start = checkpoint.start(place)
+    start = checkpoint.start(number)
     retained = {tp: at for tp, at in start.positions.items() if tp not in gone} if start else {}
     moved = {
         tp: at

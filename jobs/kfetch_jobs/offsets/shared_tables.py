@@ -42,7 +42,7 @@ def check_topics_distinct(job: Job, topics: set[str], others: Sequence[Job]) -> 
             raise JobsError(
                 f"job {job.name}: job {other.name} writes rows of topic {both[0]} to the same "
                 "table, and nobody can tell whose a row is: delete them yourself and use kfetch "
-                "offsets reset, which leaves the table alone"
+                "offsets reset, which does not change the table"
             )
 
 

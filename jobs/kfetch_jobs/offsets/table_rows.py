@@ -141,7 +141,7 @@ def place_columns(
         raise JobsError(
             f"job {job}: {table} keeps no column {' and '.join(missing)} of its records, so "
             "nobody can tell which of its rows would be there twice: delete them yourself and use "
-            "kfetch offsets reset, which leaves the table alone"
+            "kfetch offsets reset, which does not change the table"
         )
     return needed
 

@@ -128,7 +128,7 @@ def read_unreachable(job: Job, since_s: float) -> tuple[Unreachable, ...]:
     brokers = [one for brokers in _of_views(job, since_s, parse_unreachable) for one in brokers]
     by_name = {one.name: one for one in reversed(brokers)}
     return tuple(
-        replace(one, cause=job.in_own_words(one.cause)) for one in reversed(by_name.values())
+        replace(one, cause=job.user_sentence(one.cause)) for one in reversed(by_name.values())
     )
 
 

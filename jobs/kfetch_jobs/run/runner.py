@@ -169,7 +169,7 @@ def _query_errors(job: Job, stop: threading.Event, log: Path) -> Iterator[None]:
         # Ctrl-C reaches Spark's Python processes too. Their errors are no failure of the job.
         if not stop.is_set():
             raise job_error(
-                cause, f"job {job.name} failed", log, job.in_own_words, job.code
+                cause, f"job {job.name} failed", log, job.user_sentence, job.code
             ) from cause
 
 

@@ -50,7 +50,7 @@ def check_origin(job: Job) -> bool:
     except KfetchError as cause:
         if _is_refusal(cause):
             raise job.error(f"job {job.name}", cause) from cause
-        reason = job.in_own_words(cause.message)
+        reason = job.user_sentence(cause.message)
         log.warning("job %s: kfetch could not compare the Kafka cluster: %s", job.name, reason)
         return False
     origin.note_origin(job, clusters)

@@ -62,7 +62,7 @@ def way(
         except NeedsSpark as found:
             clause = str(found)
         except (NotBuilt, OptionError, TableRefused) as cause:
-            clause = job.in_own_words(cause.what)
+            clause = job.user_sentence(cause.what)
     return through_spark(job, clause)
 
 

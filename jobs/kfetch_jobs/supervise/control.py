@@ -22,7 +22,7 @@ from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.processes import RunProcess, end_together, find_by_mark
 from kfetch_jobs.supervise.run_killer import record_own_end, report_interruption
 from kfetch_jobs.supervise.run_process import remove_settings, run_mark, run_process
-from kfetch_jobs.supervise.shared_orders import give_elsewhere
+from kfetch_jobs.supervise.shared_orders import give_to_leader
 from kfetch_jobs.supervise.status import LeadStatus
 from kfetch_jobs.supervise.status_reader import orphans, supervisor_alive
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord
@@ -62,7 +62,7 @@ def give_order(
     elif lead.leader is not None and lead.leader.trouble:
         raise SupervisorError(lead.problem)
     else:
-        replies = give_elsewhere(project, jobs, order, wait=lead.elsewhere)
+        replies = give_to_leader(project, jobs, order, wait=lead.elsewhere)
     if not replies:
         return None
     refusals = [reply for reply in replies if reply.exit_code]

@@ -52,9 +52,9 @@ def _look(job: Job) -> LeaseStatus | None:
         file = lease_file(job, request_s=_REQUEST_S)
         return lease_status(file) if file else None
     except KfetchError as cause:
-        return LeaseStatus(trouble=job.in_own_words(cause.what))
+        return LeaseStatus(trouble=job.user_sentence(cause.what))
     except Exception as error:  # a status never fails for want of a lease
-        return LeaseStatus(trouble=job.in_own_words(str(error)))
+        return LeaseStatus(trouble=job.user_sentence(str(error)))
 
 
 def lease_status(file: VersionedFile, own: str = "") -> LeaseStatus | None:

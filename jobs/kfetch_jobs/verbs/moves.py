@@ -284,13 +284,13 @@ def _show(plan: MovePlan, all_partitions: bool) -> None:
     _table(moving if all_partitions else sorted(moving, key=_size)[:LINES_MAX])
     show_rest(0 if all_partitions else len(moving) - LINES_MAX)
     typer.echo(
-        f"{len(moving):,} of {len(plan.moves):,} partitions move: the job reads {plan.again:,} "
+        f"{len(moving):,} of {len(plan.moves):,} partitions move: the job reads {plan.reread:,} "
         f"offsets again and skips {plan.skipped:,}"
     )
     for name in plan.tables:
         if plan.verb is Verb.REPLAY:
             typer.echo(f"kfetch first deletes the rows of these offsets in {name}")
-        elif plan.again:
+        elif plan.reread:
             typer.echo(f"{name} will have these rows twice: kfetch offsets replay avoids that")
 
 
@@ -307,7 +307,7 @@ def show_others(others: Sequence[Job]) -> None:
 
 
 def _size(move: Move) -> tuple[int, Any]:
-    return -move.again - move.skipped, move.tp
+    return -move.reread - move.skipped, move.tp
 
 
 def _table(moves: Sequence[Move]) -> None:
@@ -316,7 +316,7 @@ def _table(moves: Sequence[Move]) -> None:
             f"  {move.tp}",
             offset(move.before),
             offset(move.after),
-            f"{move.again:,}",
+            f"{move.reread:,}",
             f"{move.skipped:,}",
             move.limit,
         )
@@ -345,14 +345,14 @@ def _json(plan: MovePlan, done: MoveResult | None, others: Sequence[Job]) -> dic
         "backup": str(done.backup.path) if done else None,
         "deleted": done.deleted if done else None,
         "given_up": pending if plan.checkpoint.pending else None,
-        "again": plan.again,
+        "again": plan.reread,
         "skipped": plan.skipped,
         "tables": list(plan.tables),
         "shared_with": [other.name for other in others],
         "dropped": [tp._asdict() for tp in plan.dropped],
         "partitions": [
             move.tp._asdict()
-            | {"from": move.before, "to": move.after, "again": move.again, "skipped": move.skipped}
+            | {"from": move.before, "to": move.after, "again": move.reread, "skipped": move.skipped}
             for move in plan.moves
         ],
     }

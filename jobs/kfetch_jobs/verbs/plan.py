@@ -57,8 +57,8 @@ def plan(job: JobName, *, project: Project, as_json: Json = False) -> None:
     loaded = project.job(job)
     lease_file(loaded)
     report = job_report.report(loaded, time.time())
-    schema = _schema(loaded, report.sources[0])
     way = WriteWay.of(loaded)
+    schema = way.columns or _schema(loaded, report.sources[0])
     if as_json:
         typer.echo(json.dumps(_plan_json(loaded, report, schema, way)))
     else:
@@ -84,16 +84,19 @@ def _schema(job: Job, source: SourceReport) -> str | None:
 
 
 class WriteWay(NamedTuple):
-    """How a run writes the rows. Both are empty if tasks write the table's files."""
+    """How a run writes the rows. If tasks write the table's files, kfetch knows its columns."""
 
     clause: str = ""
     """What sends the rows through Spark."""
     refusal: str = ""
     """Why the run would fail."""
+    columns: str = ""
 
     @classmethod
     def of(cls, job: Job) -> Self:
         """Returns the way of a job, without Spark. It looks at the table, too."""
+        from pyspark.sql.types import StructType
+
         from kfetch_jobs.errors import ConfigError
         from kfetch_jobs.run.straight import way
 
@@ -101,7 +104,10 @@ class WriteWay(NamedTuple):
             found = way(job, job.spark, job.spark.get("spark.sql.session.timeZone", "UTC"))
         except ConfigError as error:
             return cls(refusal=error.message)
-        return cls(clause=found if isinstance(found, str) else "")
+        if isinstance(found, str):
+            return cls(clause=found)
+        fields = StructType.fromJson({"fields": found.fields})
+        return cls(columns=", ".join(f"{one.name} {one.dataType.simpleString()}" for one in fields))
 
     def __str__(self) -> str:
         if self.refusal:

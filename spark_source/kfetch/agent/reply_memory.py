@@ -51,7 +51,7 @@ class ReplyMemory:
 
     @property
     def requested_since(self) -> float:
-        """Monotonic time since when requests wait for no memory: now, while one waits."""
+        """Monotonic time at which the last wait for memory ended: now, while one lasts."""
         return self._came_at if self._waiting_since is None else time.monotonic()
 
     def allocate(self, size: int) -> memoryview:

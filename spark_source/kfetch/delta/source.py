@@ -1,7 +1,7 @@
-"""The data source of ``delta.stream``: its tasks write files, and its rows are these files.
+"""The data source of ``delta.stream``: its tasks write files, and each row names one of them.
 
-It is kfetch's own source in all else: the same options, offsets and checkpoint. So a query may
-change between this way and Spark's at any micro-batch.
+Its options, offsets and checkpoint are those of the source ``kfetch``. So a query may change
+between straight writes and Spark's sink at any micro-batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kfetch.options import SourceOptions
 
 PLANS = "kfetch.delta.plans"
-"""The option with the plans. Nobody types it."""
+"""The option with the plans. ``delta.stream`` sets it; users do not."""
 SETTINGS = "kfetch.delta.secretSettings"
 """The option with Spark's settings for the store of the tables, as JSON.
 
@@ -46,7 +46,7 @@ class FilesDataSource(KfetchDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Returns the name for ``format``."""
+        """Returns the name by which ``delta.stream`` finds this source."""
         return "kfetch_delta_files"
 
     def schema(self) -> StructType:
@@ -69,8 +69,8 @@ class FilesReader(KfetchStreamReader):
     def __init__(
         self, options: SourceOptions, plans: Sequence[WritePlan], settings: Mapping[str, str]
     ) -> None:
-        kept = sum(plan.row_group_bytes + plan.upload_bytes for plan in plans)
-        super().__init__(replace(options, agent=replace(options.agent, worker_bytes=kept)))
+        buffer_bytes = sum(plan.row_group_bytes + plan.upload_bytes for plan in plans)
+        super().__init__(replace(options, agent=replace(options.agent, worker_bytes=buffer_bytes)))
         self._plans, self._settings = plans, settings
 
     def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]

@@ -32,7 +32,7 @@ from kfetch.fetch.stats import SessionStatus
 from kfetch.model import FetchPosition, TopicPartition
 from kfetch.session.replies import NO_REPLICA, PartitionReply
 
-# How often the ranges are checked for choices that are over, in seconds.
+# How often ranges are checked for replica choices that have expired, in seconds.
 _CHECK_S = 1.0
 
 
@@ -53,10 +53,10 @@ class BrokerReader:
     replicas: ReadReplicas = field(default_factory=ReadReplicas)
     """Knows this process's rack, and gets the leaders' answers."""
     requests_since: Callable[[], float] = lambda: 0.0
-    """Returns the monotonic time since when requests wait for no memory: now, while one waits."""
+    """Returns the monotonic time at which the last wait for memory ended: now, while one lasts."""
     _asked: Sequence[RangeProgress] = ()
-    """The ranges for which the last request asks their leader for a follower. Empty: it has no
-    rack."""
+    """The ranges for which the last request asks their leader for a follower. Empty: the
+    request has no rack."""
     _checked_at: float = 0.0
     _queues: dict[TopicPartition, list[RangeProgress]] = field(default_factory=dict)
     """The ranges of each partition; the first one is being read."""
@@ -104,7 +104,7 @@ class BrokerReader:
         """Send the next request, if there is any range to read. Returns the ranges that failed."""
         if not self.active:
             return []
-        # A rack concerns all partitions of a request. So it travels only while some range asks.
+        # A rack counts for all partitions of a request. So a request has it only if a range asks.
         rack = self.replicas.rack
         asked = [one for one in self._first_ranges() if one.choice is None] if rack else []
         try:
@@ -127,10 +127,10 @@ class BrokerReader:
             return []
         arrivals = [*self._arrivals(accepted)]
         advanced = any(isinstance(one, RecordsArrived) and one.advanced for one in arrivals)
-        # The answer to a rack may hold no records, and comes at once.
+        # The reply to a request with a rack may come at once and without records.
         if not self._asked and not advanced:
             self.fetcher.back_off()
-        self._settle_asked(accepted)
+        self._note_answers(accepted)
         return [*arrivals, *self._overdue(accepted)]
 
     def fail(self, cause: KfetchError) -> list[Arrival]:
@@ -169,12 +169,12 @@ class BrokerReader:
         self.drop(progress)
         yield RangeHandedOn(progress=progress, follower_id=follower_id, forced=not self._asked)
 
-    def _settle_asked(self, accepted: AcceptedReply) -> None:
+    def _note_answers(self, accepted: AcceptedReply) -> None:
         """Note the ranges whose leader was asked and named no follower, also those that are done.
 
-        A leader that names one always says so, also in an incremental session. Only a broker that
-        throttles us answers nothing, and one that is not Apache Kafka's may omit partitions from a
-        full reply. A range that was omitted asks once more.
+        In an incremental session too, a reply has the partition if its leader names a follower.
+        There are two exceptions. A reply that only throttles has no partitions. A broker that is
+        not Apache Kafka may omit partitions from a full reply, so those ranges ask once more.
         """
         if accepted.reply.throttle_ms and not accepted.partitions:
             return
@@ -182,18 +182,18 @@ class BrokerReader:
         for progress in self._asked:
             partition = accepted.partitions.get(progress.tp)
             omitted = partition is None and is_full
-            if omitted and not progress.asked_in_vain:
-                progress.asked_in_vain = True
+            if omitted and not progress.omitted_once:
+                progress.omitted_once = True
             elif _serves(partition):
-                progress.asked_in_vain = False
-                self.replicas.kept(progress)
+                progress.omitted_once = False
+                self.replicas.stay_at_leader(progress)
 
     def _is_full(self, accepted: AcceptedReply) -> bool:
         size = sum(len(partition.records) for partition in accepted.partitions.values())
         return size >= self.fetcher.reply_bytes_max
 
     def _overdue(self, accepted: AcceptedReply) -> Iterable[Arrival]:
-        """Yields the ranges that are to leave a follower. Lets ranges at their leader ask again."""
+        """Yields ranges that must leave a follower. Lets others ask their leader for one again."""
         now = time.monotonic()
         if now < self._checked_at + _CHECK_S:
             return
@@ -210,7 +210,7 @@ class BrokerReader:
                 yield RangeHandedOn(progress=progress, lags=not over)
 
     def accept_records(self, progress: RangeProgress, partition: PartitionReply) -> RecordsArrived:
-        """Move a range behind the complete batches of a reply to its position.
+        """Move a range's position past the complete batches of a reply.
 
         Returns the arrival with the records.
         """
@@ -241,11 +241,11 @@ class BrokerReader:
             self.fetcher.set_position(tp, None)
 
     def _start(self, progress: RangeProgress) -> None:
-        progress.requested_at, progress.asked_in_vain = time.monotonic(), False
+        progress.requested_at, progress.omitted_once = time.monotonic(), False
         self.fetcher.set_position(progress.tp, self._position(progress))
 
     def _asked_s(self, progress: RangeProgress) -> float:
-        """Returns for how many seconds the broker has been asked without any records."""
+        """Returns for how many seconds the broker has been asked for a range and sent none."""
         since = max(progress.requested_at, progress.advanced_at, self.requests_since())
         return max(0.0, time.monotonic() - since)
 
@@ -254,7 +254,7 @@ class BrokerReader:
 
 
 def _is_for(progress: RangeProgress, asked: FetchPosition) -> bool:
-    """Returns whether records that were asked for are those of a range.
+    """Returns whether the records at a requested position are those that a range needs.
 
     A worker may receive the reply to a task's last request minutes later. Meanwhile the topic may
     have been created again, or an election may have cut the log. Then other records are there now.

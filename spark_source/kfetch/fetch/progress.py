@@ -49,7 +49,7 @@ class RangeProgress:
     requested_at: float = 0.0
     """Monotonic time when the range became the first in its partition's queue."""
     asked_s: float = 0.0
-    """For how many seconds brokers were asked in vain, before the present one."""
+    """For how many seconds earlier brokers were asked and sent no records."""
     unknown_epochs: int = 0
     """How many times a leader did not know ``last_fetched_epoch``."""
     missing_since: float | None = None
@@ -60,8 +60,8 @@ class RangeProgress:
     """Where the log was truncated after the range was planned. The range ends there."""
     choice: ReplicaChoice | None = None
     """Where the range is read; None: at the leader, which has not been asked for a follower."""
-    asked_in_vain: bool = False
-    """Whether a full reply had no answer to that question. Then the next reply is the answer."""
+    omitted_once: bool = False
+    """Whether a full reply omitted the partition. Then the next reply decides about a follower."""
 
     @classmethod
     def of(cls, item: OffsetRange, index: int = 0) -> RangeProgress:

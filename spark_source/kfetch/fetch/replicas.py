@@ -5,7 +5,7 @@ for one period (``kafka.metadata.max.age.ms``). Then the leader is asked again:
 
     not asked  -- the leader names a follower --> at the follower -- period over --> not asked
     not asked  -- the leader names none       --> at the leader   -- period over --> not asked
-    at the follower -- an error, or no news   --> at the leader
+    at the follower -- an error, or it lags   --> at the leader
 
 So a follower that fails is not tried again within the period. An answer belongs to one leader and
 its epoch. A new leader is asked at once.
@@ -96,12 +96,12 @@ class ReadReplicas:
         """
         progress = move.progress
         if move.lags:
-            log.info("%s: %s has no news of it", progress.tp, progress.broker)
-            self.left(progress)
+            log.info("%s: the follower %s lags", progress.tp, progress.broker)
+            self.return_to_leader(progress)
         elif move.follower_id != NO_REPLICA:
             follower = self._address(move, metadata, deadline)
             if follower is None or follower.node_id == progress.leader.node_id:
-                self.kept(progress)
+                self.stay_at_leader(progress)
                 return _unknown_follower(progress, move.follower_id) if move.forced else None
             log.debug("%s: %s names %s", progress.tp, progress.leader, follower)
             # Asked, it may answer a question that is older than a choice for itself. Unasked, it
@@ -109,11 +109,11 @@ class ReadReplicas:
             self._choose(progress, follower, lambda last: not (last.follower or move.forced))
         return None
 
-    def kept(self, progress: RangeProgress) -> None:
-        """Note that the range's leader was asked, and that the range stays there for a period."""
+    def stay_at_leader(self, progress: RangeProgress) -> None:
+        """Note that the leader named no follower: the range stays there for a period."""
         progress.choice = self._choose(progress, None)
 
-    def left(self, progress: RangeProgress) -> None:
+    def return_to_leader(self, progress: RangeProgress) -> None:
         """Note that the range's follower failed: its partition stays at the leader for a period."""
         former = progress.follower
         if former is not None:
@@ -129,7 +129,7 @@ class ReadReplicas:
             case PartitionFailed(partition=partition):
                 problem = codes.name(partition.error)
         log.info("%s: %s can't be read as a follower: %s", progress.tp, progress.broker, problem)
-        self.left(progress)
+        self.return_to_leader(progress)
         if isinstance(arrival, BrokerFailed):
             return arrival.error
         recovery.follow(progress, arrival.partition, arrival.reply)  # asks a new leader at once

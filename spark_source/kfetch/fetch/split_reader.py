@@ -150,7 +150,7 @@ class SplitReader:
                     self._extend_deadline()
         except KfetchError:
             for progress in self._unfinished.values():  # a retry reads from leaders
-                self._replicas.left(progress)
+                self._replicas.return_to_leader(progress)
             raise
         finally:
             for progress in self._unfinished.values():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=TypedColumn)
 FileReader = Callable[[str, str], bytes]
-"""Returns the bytes of a file: of its path, and the option that names it."""
+"""Takes a path, and the option that names it. Returns the file's bytes."""
 
 FORMATS = {
     "json": "kfetch.formats.json",
@@ -39,7 +39,7 @@ class Format(Generic[C]):
     loop_modules: tuple[str, ...]
     """The modules of the folder that the compiled function uses, beside ``loops``."""
     schema_form = ""
-    """What a registry is asked for in place of a schema's text."""
+    """The parameter ``format`` of requests to a registry; empty for the schema's text."""
 
     def value_type(self, column: C) -> ValueType:
         """Returns the struct of a column. Raises OptionError or NotBuilt."""
@@ -54,15 +54,15 @@ class Format(Generic[C]):
         raise NotImplementedError
 
     def unused_options(self, _column: C) -> tuple[str, ...]:
-        """Returns the options that have no effect, because the type has no use for them."""
+        """Returns the names of options that have no effect on this column's type."""
         return ()
 
     def with_files(self, column: C, _read: FileReader) -> C:
-        """Returns the column with what its files on the driver hold. Raises OptionError."""
+        """Returns the column with the contents of its files on the driver. Raises OptionError."""
         return column
 
     def has_schema(self, _column: C) -> bool:
-        """Returns whether the reader's schema is known. If not, a registry has it."""
+        """Returns whether the options have the reader's schema. If not, a registry has it."""
         return True
 
     def with_schema(self, column: C, _schema: Schema, _registry: str) -> C:

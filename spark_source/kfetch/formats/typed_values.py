@@ -174,7 +174,7 @@ class _ColumnDecoder:
         except SchemaUnavailable as failure:
             tp, offset = place_of(failure.row)
             what = f"the {self.name} of the record at offset {offset} of {tp}"
-            raise failure.cause.behind(what) from None
+            raise failure.cause.prefixed(what) from None
 
     def reason(self, column: Any, memory: Memory, row: int) -> Reason:
         """Returns why the value in a row of a binary column is corrupt."""

@@ -280,7 +280,7 @@ class Watch:
         patience_s = options.network.request_timeout_s * (1 + options.lookups.retries)
         for broker, (since, cause) in self._failures.items():
             if _is_permanent(cause) or time.monotonic() - since > patience_s:
-                raise cause.behind(f"watching {broker}")
+                raise cause.prefixed(f"watching {broker}")
         for error in self._lasting_refusals(patience_s).values():
             raise error
 

@@ -160,7 +160,7 @@ class Round:
                     _warn(cause, self.give_up_at - time.monotonic(), self.retries.reason)
                 if not pauses.wait(self.deadline):
                     tried = f"{action}: no success in {pauses.tries} tries; the first cause"
-                    raise clearer(first_cause, cause).behind(tried) from None
+                    raise clearer(first_cause, cause).prefixed(tried) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The channel between worker and agent: whole messages, closed ends, limits."""
+"""The channel between worker and agent: whole messages, closed sockets, limits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_messages_of_any_size_arrive_whole(channels: tuple[Channel, Channel]) ->
     sender.join()
 
 
-def test_the_other_end_has_closed(channels: tuple[Channel, Channel]) -> None:
+def test_the_other_side_has_closed(channels: tuple[Channel, Channel]) -> None:
     """After one side closes, receive and send of the other side raise ChannelClosed."""
     worker, agent = channels
     worker.close()
@@ -64,7 +64,7 @@ def test_a_message_has_a_limit() -> None:
 def test_a_message_that_is_too_large_is_not_sent(
     channels: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sender gets the error. Otherwise it would take the other side for dead, and try again."""
+    """``send`` raises AgentError. The channel stays usable for other messages."""
     monkeypatch.setattr(channel, "MESSAGE_BYTES_MAX", 1000)
     worker, agent = channels
     with pytest.raises(AgentError, match="larger than 1000"):
@@ -74,18 +74,19 @@ def test_a_message_that_is_too_large_is_not_sent(
     assert (StatusRequest(), []) == agent.receive()
 
 
-def test_the_peer_is_known() -> None:
-    """The kernel reports the user at the other end."""
+def test_the_user_at_the_other_side() -> None:
+    """``peer_uid`` returns the user of the process at the other side."""
     left, right = socket.socketpair(socket.AF_UNIX)
 
     with left, right:
         assert os.getuid() == peer_uid(left)
 
 
-def test_no_room_for_a_descriptor(channels: tuple[Channel, Channel]) -> None:
-    """The kernel drops a descriptor that the receiver has no room for. That is an AgentError.
+def test_no_free_descriptor(channels: tuple[Channel, Channel]) -> None:
+    """If the receiver may not open the descriptors of a message, ``receive`` raises AgentError.
 
-    None of several descriptors stays open."""
+    It closes those that the kernel has opened.
+    """
     worker, agent = channels
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = lowest_free_descriptor()
@@ -109,13 +110,13 @@ def lowest_free_descriptor() -> int:
 @pytest.mark.parametrize(
     "body",
     [
-        b"cspark_source.agent.channel\nHello\n.",
+        b"ckfetch.agent.no_such_module\nGreeting\n.",
         b"ckfetch.agent.channel\nNoSuchMessage\n.",
         b"no pickle",
     ],
 )
 def test_a_message_of_another_release(body: bytes) -> None:
-    """A message of a class that this release does not have is an AgentError with advice."""
+    """A message of a class that this release lacks raises AgentError, which says what to do."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(struct.pack(">I", len(body)) + body)

@@ -49,12 +49,12 @@ class Partition:
                     )
                     assert self.table.follow(move, Metadata(), float("inf")) is None
                 case "keeps":
-                    self.table.kept(progress)
+                    self.table.stay_at_leader(progress)
                 case "fails":
                     progress.choice = ReplicaChoice(
                         leader=progress.known_leader, follower=follower, until=0.0
                     )
-                    self.table.left(progress)
+                    self.table.return_to_leader(progress)
 
     def choice(self, *, epoch: int = 5, leader: Broker = ONE) -> ReplicaChoice | None:
         """Where the next range is read; None: its leader is asked."""

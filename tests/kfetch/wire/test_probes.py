@@ -1,4 +1,4 @@
-"""Probes: what they find at real sockets, and how often they ask."""
+"""Probes find out what listens at an address: what they find, and how often they connect."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def peer() -> Iterator[Callable[[Answer], Peer]]:
         return peers[-1]
 
     yield start
-    for each in peers:
-        each.close()
+    for one in peers:
+        one.close()
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Probes a silent peer after a moment, for a moment."""
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shortens the times: a probe starts after 0.05 s of silence, and lasts 0.1 s at most."""
     monkeypatch.setattr(connection, "_PROBE_AFTER_S", 0.05)
     monkeypatch.setattr(connection, "_SILENT_S", 0.2)
     monkeypatch.setattr(connection, "_SILENT_MIN_S", 0.2)
@@ -52,7 +52,7 @@ def tls_server(data: bytes) -> bytes:
 
 
 def http_server(data: bytes) -> bytes | None:
-    """As Python's, it waits for the end of a line."""
+    """It waits for the end of a line, as Python's server does."""
     return b"HTTP/1.0 404 Not Found\r\n\r\n" if data.startswith(b"GET") else None
 
 
@@ -69,7 +69,7 @@ def say_nothing(data: bytes) -> None:
     return None
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_waits")
 @pytest.mark.parametrize(
     ("answer", "listener"),
     [
@@ -91,9 +91,9 @@ def test_a_wrong_listener_is_named(
     assert listener == caught.value.listener
 
 
-@pytest.mark.usefixtures("impatient")
-def test_who_hangs_up_is_not_accused(peer: Callable[[Answer], Peer]) -> None:
-    """A broker that is starting or stopping may close connections. No probe finds anything."""
+@pytest.mark.usefixtures("short_waits")
+def test_a_closed_connection_is_no_wrong_listener(peer: Callable[[Answer], Peer]) -> None:
+    """If the peer closes the connection, that is ConnectionLost: a starting broker may do so."""
     host, port = peer(hang_up).address
     with pytest.raises(ConnectionLost, match="the broker closed it") as caught:
         Connection.open(host, port, OPTIONS, time.monotonic() + 5)
@@ -101,7 +101,7 @@ def test_who_hangs_up_is_not_accused(peer: Callable[[Answer], Peer]) -> None:
     assert type(caught.value) is ConnectionLost
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_waits")
 def test_a_silent_port_is_named(
     peer: Callable[[Answer], Peer], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -147,7 +147,7 @@ class Clock:
 def test_verdicts_are_remembered(
     monkeypatch: pytest.MonkeyPatch, verdict: Verdict | None, valid_s: float
 ) -> None:
-    """Retries ask an address again after 30 s, or after 10 s if there was no verdict."""
+    """A verdict counts for 30 s, and no verdict for 10 s. Then a retry probes the address again."""
     clock, asked = Clock(), []
     monkeypatch.setattr(probes, "time", clock)
     probe = CachedProbe(lambda address, *_: asked.append(address) or verdict)
@@ -159,7 +159,7 @@ def test_verdicts_are_remembered(
 
 
 def test_without_time_there_is_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A probe that has too little time could find nothing. That says nothing about the address."""
+    """With too little time left, no probe starts. Then only an earlier verdict is returned."""
     clock, asked = Clock(), []
     monkeypatch.setattr(probes, "time", clock)
     probe = CachedProbe(lambda address, *_: asked.append(address) or TLS)
@@ -171,8 +171,8 @@ def test_without_time_there_is_no_probe(monkeypatch: pytest.MonkeyPatch) -> None
     assert [("h", 1)] == asked
 
 
-def test_memory_of_verdicts_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A probe forgets all verdicts before there are too many."""
+def test_remembered_verdicts_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CachedProbe forgets all verdicts when it would have too many."""
     monkeypatch.setattr(probes, "_ADDRESSES_MAX", 3)
     probe = CachedProbe(lambda *_: None)
     for port in range(10):

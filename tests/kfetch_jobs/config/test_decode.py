@@ -94,8 +94,8 @@ def test_names_of_errors(project: Path) -> None:
     """An error of the source names the key that the file has."""
     sentence = "the value does not fit valueSchema: field a is no INT"
 
-    assert "fit decode.fields:" in job(project, decoding("{fields: a INT}")).in_own_words(sentence)
+    assert "fit decode.fields:" in job(project, decoding("{fields: a INT}")).user_sentence(sentence)
     plain = JOB.replace(
         "  options:\n", "  options:\n    valueFormat: json\n    valueSchema: a INT\n"
     )
-    assert "fit valueSchema:" in job(project, plain).in_own_words(sentence)
+    assert "fit valueSchema:" in job(project, plain).user_sentence(sentence)

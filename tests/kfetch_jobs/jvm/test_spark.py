@@ -5,14 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
 from importlib import metadata
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from packaging.requirements import Requirement
+from py4j import java_gateway
+from py4j.java_gateway import GatewayClient, GatewayParameters
 from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 
@@ -200,23 +204,33 @@ class Gateway:
         """No more calls."""
 
 
-def test_sparks_traces_go_to_its_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """PySpark logs a mistake in a query as JSON, with pages of the JVM's trace: people and the
-    job's log have the sentence alone."""
+_LOGGERS = [f"{name}QueryContextLogger" for name in ("SQL", "DataFrame")]
 
-    class Started:
-        def stop(self) -> None:
-            pass
 
-    monkeypatch.setattr(spark, "_started", lambda *_: Started())
+class Started:
+    """A session of Spark."""
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    """What ``session`` starts. It makes PySpark's loggers anew: they keep the stderr of a test."""
+    for name in _LOGGERS:
+        monkeypatch.delitem(logging.root.manager.loggerDict, name, raising=False)
+    session = Started()
+    monkeypatch.setattr(spark, "_started", lambda *_: session)
     monkeypatch.setattr(spark, "find_java", str)
     monkeypatch.setattr(spark.os, "environ", dict(os.environ))
-    names = [f"{name}QueryContextLogger" for name in ("SQL", "DataFrame")]
-    for name in names:  # made anew here, and by whoever comes next: they keep this test's stderr
-        monkeypatch.delitem(logging.root.manager.loggerDict, name, raising=False)
-    loggers = [PySparkLogger.getLogger(name) for name in names]
+    return session
+
+
+@pytest.mark.usefixtures("started")
+def test_sparks_traces_go_to_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """PySpark logs a mistake in a query as JSON, with pages of the JVM's trace: people and the
+    job's log have the sentence alone."""
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     with spark.session({}, name="a", log=tmp_path / "log", redacted=str.upper):
         for logger in loggers:
             logger.propagate = False  # as PySpark does
@@ -227,6 +241,32 @@ def test_sparks_traces_go_to_its_log(
     said = capsys.readouterr().err
     assert "a mistake" not in said
     assert "later" in said
+
+
+@pytest.mark.allow_hosts(["127.0.0.1"])
+def test_py4js_traces_go_to_sparks_log(
+    started: Started,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A JVM that is killed within a call, or before the session stops, gives traces of 40 lines.
+    The job's log has one sentence: Python's root logger, which prints there, gets none of them."""
+
+    def call() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            Thread(target=lambda: server.accept()[0].close()).start()
+            parameters = GatewayParameters(port=server.getsockname()[1])
+            GatewayClient(gateway_parameters=parameters).send_command("c", retry=False)
+
+    monkeypatch.setattr(java_gateway, "logging", logging)
+    monkeypatch.setattr(started, "stop", call)
+    with spark.session({}, name="a", log=tmp_path / "log"):
+        call()
+
+    sentence = "Exception while sending command."
+    assert 2 == (tmp_path / "log").read_text().count(sentence)
+    assert [] == [record for record in caplog.records if record.name == "root"]
 
 
 def test_a_start_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

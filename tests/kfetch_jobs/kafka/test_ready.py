@@ -1,4 +1,4 @@
-"""Ports, and brokers that answer."""
+"""Finding free ports, and asking the broker at a port which brokers it knows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def listener() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_a_taken_port(listener: int) -> None:
-    """The sentence names the node and the port."""
+def test_the_error_of_a_taken_port(listener: int) -> None:
+    """The error names the node and the port."""
     with pytest.raises(
         PortTaken, match=f"node 2 needs port {listener}, and another process uses it"
     ):
@@ -28,7 +28,7 @@ def test_a_taken_port(listener: int) -> None:
 
 
 def test_a_refused_start_leaves_no_state(listener: int, tmp_path: Path) -> None:
-    """A start that finds its port taken leaves no state."""
+    """A start that finds its port taken leaves only the lock file."""
     with pytest.raises(PortTaken, match="another process uses it"):
         Cluster.start(tmp_path / "here", port=listener)
 
@@ -43,10 +43,10 @@ def test_free_ports_are_free_and_apart() -> None:
     assert all(ready.is_free(port) and 20000 <= port < 32000 for port in ports)
 
 
-# kafka-python's import uses functions that Python 3.11 deprecates (3.13 takes that back).
+# kafka-python's import uses functions that Python 3.11 deprecates (Python 3.13 no longer does).
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
-def test_a_port_without_a_broker_knows_none(listener: int) -> None:
-    """Neither a closed port nor a silent server counts as a broker."""
+def test_a_port_without_a_broker(listener: int) -> None:
+    """A closed port and a silent server name no brokers."""
     (closed,) = ready.free_ports(1)
     assert ready.known_brokers(closed, 0.1) == set()
     assert ready.known_brokers(listener, 0.1) == set()

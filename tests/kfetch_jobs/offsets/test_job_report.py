@@ -53,13 +53,15 @@ def test_a_new_job_begins_at_starting_offsets(kafka: LittleKafka, kfetch: Comman
 
 @pytest.mark.usefixtures("kafka")
 def test_the_way_of_the_rows(kfetch: Command) -> None:
-    """The plan says whether tasks write the files, else the clause that needs Spark. What a run
-    would refuse is a failure."""
+    """The plan says whether tasks write the files, with their columns, else the clause that needs
+    Spark. What a run would refuse is a failure."""
     said = kfetch("plan", "clicks")[1]
     assert "\nwritten through Spark (sink.write)\n" in said
     auto = JOB.replace("  path:", "  write: auto\n  path:")
     job(auto)
     assert "\nwritten straight: tasks write the table's files\n" in kfetch("plan", "clicks")[1]
+    job(auto.replace("SELECT *", "SELECT offset AS at, headers AS h"))
+    assert "at bigint, h array<struct<key:string,value:binary>>" == kfetch.plan()["columns"]
     job(auto.replace("FROM source", "FROM source LIMIT 3"))
     plan = kfetch.plan()
     assert ("LIMIT in transform.sql", None) == (plan["through_spark"], plan["write_refusal"])

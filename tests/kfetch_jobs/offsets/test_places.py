@@ -86,11 +86,11 @@ def test_the_next_moves(asked: Ask, place: StoredPath) -> None:
 
 
 def test_old_backups_go(place: StoredPath, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the newest ones stay."""
+    """Only the newest ones stay. Within a second, moves by one micro-batch have one each."""
     monkeypatch.setattr(backup, "KEPT_MAX", 2)
-    for number in range(4):
-        backup.create_backup(read_checkpoint(place), "reset", number, (), float(number))
-    assert [2, 3] == [each.batch for each in backup.all_backups(place)]
+    for now_s in (1.0, 1.25, 1.5, 1.75):
+        backup.create_backup(read_checkpoint(place), "reset", 8, (), now_s)
+    assert [1.5, 1.75] == [each.at_s for each in backup.all_backups(place)]
 
 
 def test_an_interrupted_move(asked: Ask, place: StoredPath) -> None:

@@ -103,14 +103,14 @@ def forgotten() -> None:
 def test_rows_of_an_earlier_topic(
     kafka: LittleKafka, asked: Ask, tables: Tables, trace: Callable[[LittleKafka], None]
 ) -> None:
-    """The plan is refused already, and nothing changes. A reset leaves the table alone."""
+    """The plan is refused already, and nothing changes. A reset does not change the table."""
     trace(kafka)
     before = files()
     for words in (["--to-earliest"], ["--to-earliest", "--several-rows", "--execute"]):
         said = asked("replay", *words, code=1)
         assert "topic clicks was deleted and created again, and the job has read the e" in said
-        assert f"(id {EARLIER.hex}): a replay would delete rows of it, and those" in said
-        assert "use kfetch offsets reset, which leaves the table alone" in said
+        assert f"(id {EARLIER.hex}): a replay would delete its rows, and can't" in said
+        assert "use kfetch offsets reset, which does not change the table" in said
 
     assert (before, rows(6, 4)) == (files(), tables[target()])
     asked("reset", "--to-earliest", "--execute")

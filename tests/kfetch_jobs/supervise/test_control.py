@@ -45,7 +45,7 @@ class Ordered:
 def test_a_running_job_whose_file_has_changed(stage: Stage, ordered: Ordered) -> None:
     """``start`` says that the process goes on with the file that it began with, and what to do."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
         stage.job("a", CONTINUOUS, UNTIL_TERM)
         assert (0, "a: running\n", "") == ordered(supervisor, "start", "a")
@@ -68,7 +68,7 @@ def test_a_running_job_whose_file_has_changed(stage: Stage, ordered: Ordered) ->
 def test_a_restart_is_over_when_its_command_is(stage: Stage, ordered: Ordered) -> None:
     """As ``stop`` does, it returns when the run before has ended; and then the next one goes."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
         assert (0, "a: running\n", "") == ordered(supervisor, "restart", "a")
 
@@ -79,9 +79,9 @@ def test_a_restart_is_over_when_its_command_is(stage: Stage, ordered: Ordered) -
 def test_a_restart_that_takes_too_long(stage: Stage, ordered: Ordered) -> None:
     """A micro-batch that does not end is told, and the code is 1; the order stands. Of several
     jobs those are named that have not ended; and who starts one of them waits for that, too."""
-    stage.job("a", CONTINUOUS, UNTIL_TERM.replace('cp "$WORDS/stopped.json" "$1"; exit', ":"))
+    stage.job("a", CONTINUOUS, UNTIL_TERM.replace('cp "$REPORTS/stopped.json" "$1"; exit', ":"))
     stage.job("b", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a", "b")
         assert 0 == ordered(supervisor, "restart", "b")[0]
         code, _, said = ordered(supervisor, "restart", "b", "a", "--timeout", "3")
@@ -113,10 +113,10 @@ def test_a_job_that_waits_for_room(
     """Nobody waits for a run that has no room: the command says that it waits."""
     monkeypatch.setattr(control, "_STARTED_WITHIN_S", 0.1)
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    file = stage.place / "conf" / "kfetch.yml"
+    file = stage.directory / "conf" / "kfetch.yml"
     file.write_text(f"{file.read_text()}concurrency: 1\n")
     stage.job("b", ONCE, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
         for order in ("start", "restart"):
             assert (0, "b: waiting\n", "") == ordered(supervisor, order, "b")
@@ -125,7 +125,7 @@ def test_a_job_that_waits_for_room(
 def test_a_mistake_in_the_file(stage: Stage, ordered: Ordered) -> None:
     """What would begin a run with a mistake in its file is refused with 2, and changes nothing."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
         assert (0, "a: paused\n", "") == ordered(supervisor, "pause", "a")
         stage.job("a", CONTINUOUS + "a: 1\n", UNTIL_TERM)
@@ -142,7 +142,7 @@ def test_a_mistake_in_the_file(stage: Stage, ordered: Ordered) -> None:
 def test_a_job_that_nobody_supervises(stage: Stage, ordered: Ordered) -> None:
     """That is no mistake in a file, but one beside it is: then the code is 2."""
     stage.job("a", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         told = "job a is disabled in its file: enabled: false"
         assert (1, "", f"kfetch: {told} [SUPERVISOR_ERROR]\n") == ordered(supervisor, "start", "a")
 
@@ -168,7 +168,7 @@ def test_a_failed_order_is_not_carried_out_later(
     monkeypatch.setattr(control, "_VALID_S", 0.04)
     for name in ("a", "b"):
         stage.job(name, CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         stage.until_runs(supervisor, "a", "b")
         with pytest.raises(SupervisorError) as failure:
             control.give_order(stage.project, store, ["a", "b"], Order.STOP)
@@ -181,7 +181,7 @@ def test_a_failed_order_is_not_carried_out_later(
 def test_an_old_order_of_a_command_that_died_is_not_carried_out(stage: Stage) -> None:
     """Nobody has withdrawn it. The supervisor compares its end with the clock."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         stage.until_runs(supervisor, "a")
         order = store.add_order("a", Order.STOP, stage.now - 20, ends_s=stage.now - 1)
         supervisor.tick(stage.now)
@@ -195,7 +195,7 @@ def test_an_order_that_is_withdrawn_while_the_supervisor_hangs(
 ) -> None:
     """The supervisor has looked at its end in time, and hangs before it records the reply."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         stage.until_runs(supervisor, "a")
         order = store.add_order("a", Order.STOP, stage.now)
         carry_out = supervisor._carry_out
@@ -218,5 +218,5 @@ def test_an_order_waits_for_the_next_supervisor(stage: Stage) -> None:
     with stage.store() as store:
         assert None is control.give_order(stage.project, store, ["a"], Order.PAUSE)
     stage.ahead_s = 1e6
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_phase(supervisor, "a", Phase.PAUSED)

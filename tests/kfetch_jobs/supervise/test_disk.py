@@ -1,4 +1,4 @@
-"""Disks that are full or closed to the supervisor: no job is lost, and none runs on alone."""
+"""If the supervisor can't write to its disk, it forgets no job, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ import pytest
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import control
-from kfetch_jobs.supervise import supervisor as supervising
+from kfetch_jobs.supervise import supervisor as supervisor_module
 from kfetch_jobs.supervise.job_state import Phase
 from kfetch_jobs.supervise.store import Store
 from tests.kfetch_jobs.stage import CONTINUOUS, PATIENCE_S, UNTIL_TERM, Stage
 
-DEAF = 'trap : TERM; : > "$WORDS/$NAME.on"\nwhile :; do sleep 0.1; done'
-DEAF_WITH_A_CHILD = 'trap : TERM; : > "$WORDS/$NAME.on"\nsleep 1000 &\nwhile :; do wait; done'
+IGNORES_TERM = 'trap : TERM; : > "$REPORTS/$NAME.on"\nwhile :; do sleep 0.1; done'
+IGNORES_TERM_WITH_A_CHILD = (
+    'trap : TERM; : > "$REPORTS/$NAME.on"\nsleep 1000 &\nwhile :; do wait; done'
+)
 
 
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a round that failed, the supervisor tries again soon."""
-    monkeypatch.setattr(supervising, "_AGAIN_S", 0.01)
+    """The supervisor waits 0.01 s before it repeats a round that failed."""
+    monkeypatch.setattr(supervisor_module, "_AGAIN_S", 0.01)
 
 
-def close(store: Store) -> None:
-    """From now on the database takes no change, as on a full disk."""
+def make_read_only(store: Store) -> None:
+    """Make all further changes of the database fail, as on a full disk."""
     store._db.execute("PRAGMA query_only = ON")
 
 
-def test_a_directory_that_the_supervisor_cannot_use(stage: Stage) -> None:
-    """A run without a place for its files has failed, and is tried again. It is not running."""
+def test_a_job_whose_directory_cannot_be_made(stage: Stage) -> None:
+    """If there is a file in place of the job's directory, the run fails, and back-off follows."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         (stage.storage / "a").touch()
         stage.until_phase(supervisor, "a", Phase.BACKOFF)
         assert ExitKind.FAILED is stage.runs("a")[0].kind
@@ -45,18 +47,18 @@ def test_a_directory_that_the_supervisor_cannot_use(stage: Stage) -> None:
 def test_the_end_of_a_supervisor_on_a_full_disk(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It cannot record the end of a job, and ends the others nevertheless, also one that hears no
-    signal. The next supervisor records the ends, and runs the jobs again."""
+    """A supervisor that can't record the end of a job still ends the others, also one that ignores
+    SIGTERM. The next supervisor records these ends, and starts the jobs again."""
     for name in ("a", "b"):
         stage.job(name, CONTINUOUS, UNTIL_TERM)
-    stage.job("c", CONTINUOUS, DEAF)
-    with stage.take() as supervisor:
+    stage.job("c", CONTINUOUS, IGNORES_TERM)
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a", "b", "c")
-        close(supervisor._store)
+        make_read_only(supervisor._store)
         with pytest.raises(SupervisorError, match="readonly"):
             supervisor.run(lambda: True, lambda: "trying again" in caplog.text)
         assert [] == stage.processes()
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_phase(supervisor, "c", Phase.BACKOFF)
         assert ExitKind.STOPPED is stage.runs("a")[0].kind
         stage.ahead_s = 1000
@@ -66,8 +68,8 @@ def test_the_end_of_a_supervisor_on_a_full_disk(
 def test_the_end_on_a_full_disk_leaves_no_process(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job dies while the supervisor fails to record the end of another one. The supervisor kills
-    what is left of it, before it ends with the error."""
+    """A job's main process dies while the supervisor fails to record the end of another job. The
+    supervisor kills its child processes, and then ends with the error."""
 
     def end(*_: object, **__: object) -> None:
         pid = stage.runs("b")[0].pid
@@ -81,8 +83,8 @@ def test_the_end_on_a_full_disk_leaves_no_process(
         raise SupervisorError("the disk is full")
 
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    stage.job("b", CONTINUOUS, DEAF_WITH_A_CHILD)
-    with stage.take() as supervisor:
+    stage.job("b", CONTINUOUS, IGNORES_TERM_WITH_A_CHILD)
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a", "b")
         monkeypatch.setattr(Store, "end", end)
         with pytest.raises(SupervisorError, match="full"):
@@ -91,14 +93,14 @@ def test_the_end_on_a_full_disk_leaves_no_process(
 
 
 def test_down_on_a_full_disk(stage: Stage) -> None:
-    """Without a supervisor, ``kfetch down`` kills all jobs before it records the first end."""
+    """If the supervisor is dead, ``kfetch down`` kills all jobs before it records the first end."""
     for name in ("a", "b"):
-        stage.job(name, CONTINUOUS, DEAF)
-    with stage.take() as first:
+        stage.job(name, CONTINUOUS, IGNORES_TERM)
+    with stage.supervisor() as first:
         stage.until_runs(first, "a", "b")
     with stage.store() as store:
         stage.change("UPDATE supervisor SET process_started_s = 0")
-        close(store)
+        make_read_only(store)
         with pytest.raises(SupervisorError, match="readonly"):
             control.shut_down(stage.project, store, timeout_s=PATIENCE_S, now=True)
     assert [] == stage.processes()

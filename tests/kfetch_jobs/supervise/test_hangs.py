@@ -17,14 +17,14 @@ from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import supervisor_directory
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON
-from tests.kfetch_jobs.stage import CONTINUOUS, SAY, UNTIL_TERM, Stage
+from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, UNTIL_TERM, Stage
 
 
 def test_a_query_that_does_not_start(stage: Stage) -> None:
     """A run whose query has not started after ``health.startWithin`` is unhealthy. One whose query
     has started may wait for records as long as it likes."""
     stage.job("a", CONTINUOUS + "health: {startWithin: 60 s}\n", UNTIL_TERM)
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         stage.until_runs(supervisor, "a")
         began = stage.runs("a")[0].started_s
         for ahead_s in (60, 61):
@@ -41,7 +41,7 @@ def test_a_query_that_does_not_start(stage: Stage) -> None:
 def test_a_wait_is_no_silence(stage: Stage) -> None:
     """A job that waited for longer than ``noProgress`` is not killed when its next run starts."""
     stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", "kill -9 $$")
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_phase(supervisor, "a", Phase.BACKOFF)
         supervisor.tick(stage.now)
         stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", UNTIL_TERM)
@@ -55,7 +55,7 @@ def test_a_wait_is_no_silence(stage: Stage) -> None:
 def test_a_pulse_that_a_hung_round_reads(stage: Stage) -> None:
     """A round hung for longer than ``noProgress``. What it reads then is as new as it is."""
     stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
         write_pulse(stage.storage / "a", Pulse(at=stage.now, batch=None))
         supervisor.tick(stage.now - 100)
@@ -67,7 +67,7 @@ def test_a_pulse_that_a_hung_round_reads(stage: Stage) -> None:
 def test_a_failure_that_a_hung_round_finds(stage: Stage) -> None:
     """The back-off begins when the round goes on."""
     stage.job("a", CONTINUOUS, "kill -9 $$")
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         supervisor.tick(stage.now)
         stage.ahead_s = -100
         stage.until_phase(supervisor, "a", Phase.BACKOFF)
@@ -77,8 +77,8 @@ def test_a_failure_that_a_hung_round_finds(stage: Stage) -> None:
 
 def test_what_is_left_of_a_run_is_not_silent(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its last processes take longer than ``noProgress`` to die. Its own report counts."""
-    stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", SAY.format(kind="failed"))
-    with stage.take() as supervisor:
+    stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", COPY_REPORT.format(kind="failed"))
+    with stage.supervisor() as supervisor:
         with monkeypatch.context() as patched:
             patched.setattr(supervisor._killer, "kill", lambda *_: False)
             supervisor.tick(stage.now)
@@ -102,7 +102,7 @@ def test_a_loop_that_does_not_go_on(
     monkeypatch.setenv("SERVERS", ENVIRON["SERVERS"])
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     command = ("status", "--project", str(stage.project.path))
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
         assert 0 == kfetch(*command)[0]
         long_ago = time.time() - 90

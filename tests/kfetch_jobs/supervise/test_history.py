@@ -14,12 +14,12 @@ def test_a_killed_run_shows_what_it_committed(stage: Stage) -> None:
     """Somebody kills a run after nine micro-batches. The history has them with their rows, and the
     next run, which commits nothing, has none."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         for run in range(2):
             stage.until_runs(supervisor, "a")
             if not run:
                 stage.commit("a", batches=9, rows=200_000)
-            (stage.place / "a.on").unlink()
+            (stage.directory / "a.on").unlink()
             os.kill(stage.runs("a")[-1].pid or 0, signal.SIGKILL)
             stage.until_phase(supervisor, "a", Phase.BACKOFF)
             stage.ask("a", Order.START)

@@ -26,14 +26,14 @@ from kfetch_jobs.supervise import control, shared_orders, terms
 from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.leadership import Lead, Shared, read_lead, term_file
 from kfetch_jobs.supervise.order_reply import OrderReply
-from kfetch_jobs.supervise.shared_orders import give_elsewhere
+from kfetch_jobs.supervise.shared_orders import give_to_leader
 from kfetch_jobs.supervise.shared_state import RUNS_SHARED, SharedOrder
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
 from tests.kfetch.agent.helpers import wait_until
 from tests.kfetch_jobs.projects import PROJECT
-from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, SAY, UNTIL_TERM, Stage
+from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, ONCE, UNTIL_TERM, Stage
 from tests.store import Store as S3
 from tests.store_proxy import Fault, Proxy, proxied
 
@@ -63,7 +63,7 @@ class Host(Stage):
             yield lead
 
     @contextmanager
-    def take(self) -> Iterator[Supervisor]:
+    def supervisor(self) -> Iterator[Supervisor]:
         """A supervisor that leads. It ends with the block as by SIGKILL, but for its lease."""
         project = self.project
         with (
@@ -119,11 +119,11 @@ def test_what_survives(hosts: list[Host]) -> None:
     """The next leader has phases, failures, queues and history. What was cut short goes on."""
     first, second = hosts
     write_jobs(hosts, "paused", CONTINUOUS, UNTIL_TERM)
-    write_jobs(hosts, "given-up", CONTINUOUS, SAY.format(kind="config"))
-    write_jobs(hosts, "fails", CONTINUOUS, SAY.format(kind="failed"))
-    write_jobs(hosts, "done", ONCE, SAY.format(kind="finished"))
+    write_jobs(hosts, "given-up", CONTINUOUS, COPY_REPORT.format(kind="config"))
+    write_jobs(hosts, "fails", CONTINUOUS, COPY_REPORT.format(kind="failed"))
+    write_jobs(hosts, "done", ONCE, COPY_REPORT.format(kind="finished"))
     write_jobs(hosts, "runs", CONTINUOUS, UNTIL_TERM)
-    with first.take() as supervisor:
+    with first.supervisor() as supervisor:
         first.until_runs(supervisor, "paused", "runs")
         first.ask("paused", Order.PAUSE)
         first.until_phase(supervisor, "paused", Phase.PAUSED)
@@ -133,7 +133,7 @@ def test_what_survives(hosts: list[Host]) -> None:
         with first.store() as store:
             before, runs = store.states(), store.history(limit=100)
     first.clear()
-    with second.take() as supervisor:
+    with second.supervisor() as supervisor:
         with second.store() as store:
             after = store.states()
         held = ("paused", "given-up", "fails", "done")
@@ -285,7 +285,7 @@ def test_an_order_from_elsewhere(hosts: list[Host], monkeypatch: pytest.MonkeyPa
     """An order reaches the leader, is carried out once, and its reply comes back."""
     first, second = hosts
     write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
-    with first.take() as supervisor:
+    with first.supervisor() as supervisor:
         first.until_runs(supervisor, "a")
         order = SharedOrder(id="1", job="a", order="pause")
         second.shared.change_inbox(lambda inbox: inbox.with_orders([order]))
@@ -307,7 +307,7 @@ def test_an_order_of_a_dead_leader(hosts: list[Host]) -> None:
     first, second = hosts
     write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
     order = SharedOrder(id="1", job="a", order="stop", ends_s=time.time() + 60)
-    with first.take() as supervisor:
+    with first.supervisor() as supervisor:
         first.until_runs(supervisor, "a")
         first.shared.change_inbox(lambda inbox: inbox.with_orders([order]))
         with first.store() as store:
@@ -316,7 +316,7 @@ def test_an_order_of_a_dead_leader(hosts: list[Host]) -> None:
             supervisor._lead.take_orders(store)
             assert ["a"] == [one.job for one in store.waiting_orders()]
     first.clear()
-    with second.take() as supervisor:
+    with second.supervisor() as supervisor:
         second.until_phase(supervisor, "a", Phase.STOPPED)
 
 
@@ -325,7 +325,7 @@ def test_an_order_that_has_ended(hosts: list[Host]) -> None:
     first, second = hosts
     write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
     order = SharedOrder(id="1", job="a", order="stop", ends_s=time.time() - 1)
-    with first.take() as supervisor:
+    with first.supervisor() as supervisor:
         second.shared.change_inbox(lambda inbox: inbox.with_orders([order]))
         first.until(supervisor, lambda: "1" in second.shared.replies())
         assert "busy for too long" in second.shared.replies()["1"]
@@ -342,8 +342,8 @@ def test_a_command_that_waits_for_a_reply(
     first, second = hosts
     write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
     write_jobs(hosts, "b", CONTINUOUS, UNTIL_TERM)
-    give = partial(give_elsewhere, second.project, ["a", "b"], Order.STOP, wait=True)
-    with first.take() as supervisor:
+    give = partial(give_to_leader, second.project, ["a", "b"], Order.STOP, wait=True)
+    with first.supervisor() as supervisor:
         first.until_runs(supervisor, "a", "b")
         thread = threading.Thread(target=lambda: replies.extend(give()))
         replies: list[OrderReply] = []
@@ -357,7 +357,7 @@ def test_a_command_that_waits_for_a_reply(
     with pytest.raises(SupervisorError, match="no leader has carried out stop a, b within"):
         give()
     proxy.fault("GET", "/state", Fault.BUSY, times=99)
-    with pytest.raises(SupervisorError, match=r"nobody knows whether .* stop a, b: .*the store"):
+    with pytest.raises(SupervisorError, match=r"can't tell whether .* stop a, b: .*the store"):
         give()
 
 
@@ -365,7 +365,7 @@ def test_a_command_that_waits_for_a_reply(
 def test_an_order_whose_answer_is_lost(hosts: list[Host], proxy: Proxy) -> None:
     """The command waits for its reply if the order is in the inbox. It says so if nobody knows."""
     first, second = hosts
-    give = partial(give_elsewhere, first.project, ["a"], Order.STOP, wait=False)
+    give = partial(give_to_leader, first.project, ["a"], Order.STOP, wait=False)
     proxy.fault("PUT", "/inbox", Fault.LOST_ANSWER, times=99)
     assert [] == give()
     assert ["a"] == [one.job for one in second.shared.inbox().orders]
@@ -377,12 +377,12 @@ def test_an_order_whose_answer_is_lost(hosts: list[Host], proxy: Proxy) -> None:
     first.shared.change_inbox(lambda inbox: replace(inbox, orders=()))
     proxy.fault("PUT", "/inbox", Fault.BUSY, times=99)
     proxy.fault("GET", "/state", Fault.BUSY, times=99)
-    with pytest.raises(SupervisorError, match=r"nobody knows whether .* carried out stop a: "):
+    with pytest.raises(SupervisorError, match=r"can't tell whether .* carried out stop a: "):
         give()
 
 
 IGNORES_TERM = """trap '' TERM
-: > "$WORDS/$NAME.on"
+: > "$REPORTS/$NAME.on"
 while :; do sleep 0.1; done"""
 
 
@@ -393,7 +393,7 @@ def test_a_leader_that_wakes_ends_its_runs_at_once(hosts: list[Host]) -> None:
     first, names = hosts[0], ["a", "b", "c", "d"]
     for name in names:
         write_jobs(hosts, name, CONTINUOUS, IGNORES_TERM)
-    with first.take() as supervisor:
+    with first.supervisor() as supervisor:
         first.until_runs(supervisor, *names)
         assert supervisor._lead is not None
         supervisor._lead._lost = "another process has taken it"
@@ -402,7 +402,7 @@ def test_a_leader_that_wakes_ends_its_runs_at_once(hosts: list[Host]) -> None:
         assert time.monotonic() - began < 6
         assert [] == first.processes()
         assert "" != term_file(first.storage).trouble()
-    with first.take() as supervisor:
+    with first.supervisor() as supervisor:
         supervisor.tick(time.time())
         with first.store() as store:
             states, runs = store.states(), store.history()
@@ -418,7 +418,7 @@ def test_down_where_nobody_leads(hosts: list[Host]) -> None:
     """It ends the runs of its own host, and no others. The next leader records the ends."""
     first, second = hosts
     write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
-    with first.take() as supervisor:
+    with first.supervisor() as supervisor:
         first.until_runs(supervisor, "a")
     with second.store() as store:
         read_lead(second.project, store)
@@ -429,7 +429,7 @@ def test_down_where_nobody_leads(hosts: list[Host]) -> None:
     with first.store() as store:
         assert 1 == control.shut_down(first.project, store, timeout_s=60)
     assert [] == first.processes()
-    with first.take() as supervisor:
+    with first.supervisor() as supervisor:
         supervisor.tick(time.time())
         assert [ExitKind.STOPPED] == [run.kind for run in first.runs("a") if run.kind]
         with first.store() as store:
@@ -478,7 +478,7 @@ def test_a_standby_that_is_stopped(hosts: list[Host]) -> None:
     first, second = hosts
     write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
     said: list[str] = []
-    with first.take() as supervisor:
+    with first.supervisor() as supervisor:
         first.until_runs(supervisor, "a")
 
         def stop() -> bool:
@@ -507,7 +507,7 @@ def test_requests(hosts: list[Host], proxy: Proxy) -> None:
     """A change of a job is one request. A take-over is a handful."""
     host = hosts[0]
     write_jobs([host], "a", CONTINUOUS, UNTIL_TERM)
-    with host.take() as supervisor:
+    with host.supervisor() as supervisor:
         start = proxy.counted()
         host.until_runs(supervisor, "a")
         proxy.heal()
@@ -558,7 +558,7 @@ def test_two_wait_and_one_leads(hosts: list[Host]) -> None:
 
     def supervisor(host: Host) -> terms.Terms:
         def ready(sentence: str) -> None:
-            leads.append(f"{host.place.name} {sentence}")
+            leads.append(f"{host.directory.name} {sentence}")
 
         return terms.Terms(host.project, lambda: bool(stop), lambda: True, ready, host.command)
 
@@ -581,9 +581,9 @@ def test_leases_of_checkpoints_are_noted(
     monkeypatch.setattr(terms, "LATE_S", 0.1)
     first, second = hosts
     write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
-    text = (second.place / "conf" / "jobs" / "a.yml").read_text()
-    (second.place / "conf" / "jobs" / "a.yml").write_text(
-        f"{text}checkpoint: {second.place.parent}/ck\n"
+    text = (second.directory / "conf" / "jobs" / "a.yml").read_text()
+    (second.directory / "conf" / "jobs" / "a.yml").write_text(
+        f"{text}checkpoint: {second.directory.parent}/ck\n"
     )
     job = second.project.job("a")
     lease = lease_file(job)

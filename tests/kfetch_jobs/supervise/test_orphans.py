@@ -16,14 +16,14 @@ from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.supervisor import Supervisor
-from tests.kfetch_jobs.stage import CONTINUOUS, PATIENCE_S, SAY, UNTIL_TERM, Stage
+from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, PATIENCE_S, UNTIL_TERM, Stage
 
 SHARED = CONTINUOUS.replace("${storage}/clicks/table", "${storage}/shared")
 HOURLY = CONTINUOUS.replace("processingTime: 2s", 'cron: "0 * * * *"')
 
 
 def file_of(stage: Stage, name: str) -> Path:
-    return stage.place / "conf" / "jobs" / f"{name}.yml"
+    return stage.directory / "conf" / "jobs" / f"{name}.yml"
 
 
 def shown(stage: Stage) -> dict[str, JobStatus]:
@@ -42,7 +42,7 @@ def test_a_renamed_job_is_shown_and_stopped(stage: Stage) -> None:
     """It runs on under its old name. ``status`` shows it as unhealthy, with what to do, and
     ``stop`` ends it; then it is gone. No other order reaches it."""
     stage.job("old", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "old")
         os.rename(file_of(stage, "old"), file_of(stage, "new"))
         old = shown(stage)["old"]
@@ -65,7 +65,7 @@ def test_no_second_writer_beside_a_renamed_job(stage: Stage) -> None:
     """The new name would write the same records to the same table under another checkpoint. So it
     starts only when the old one has ended."""
     stage.job("old", SHARED, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "old")
         file_of(stage, "old").unlink()
         stage.job("new", SHARED.replace("SELECT *", "SELECT key"), UNTIL_TERM)
@@ -99,7 +99,7 @@ def test_a_renamed_job_does_not_write_its_rows_again(stage: Stage) -> None:
     (storage / "old/checkpoint/metadata").write_text('{"id":"q1"}')
     (log / "0.json").write_text('{"txn":{"appId":"q1","version":0}}')
 
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         refused = reply(stage, supervisor, "new", Order.START)
 
         assert "job old, whose file is gone, has written topic clicks" in refused.message
@@ -115,7 +115,7 @@ def test_a_copied_job_is_refused(stage: Stage) -> None:
     """Two jobs with the same source, transform and table write each row twice: a mistake in the
     project, and a refused order while a supervisor runs."""
     stage.job("first", SHARED, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.job("second", SHARED, UNTIL_TERM)
         refused = reply(stage, supervisor, "second", Order.START)
 
@@ -133,7 +133,7 @@ def test_a_copied_job_after_a_kill(stage: Stage, living: str) -> None:
     names = ["first", "second"]
     if living:
         stage.job(living, SHARED, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         if living:
             stage.until_runs(supervisor, living)
     for name in names:
@@ -141,7 +141,7 @@ def test_a_copied_job_after_a_kill(stage: Stage, living: str) -> None:
     stage.job("third", CONTINUOUS + "a: 1\n", UNTIL_TERM)
     writer = living or "first"
     (other,) = {*names} - {writer}
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, writer)
         assert [1, 0] == [len(stage.runs(name)) for name in (writer, other)]
         refused = reply(stage, supervisor, other, Order.START).message
@@ -151,12 +151,12 @@ def test_a_copied_job_after_a_kill(stage: Stage, living: str) -> None:
 def test_a_held_job_takes_no_place_after_a_kill(stage: Stage) -> None:
     """Only an order starts it, and the supervisor checks that order."""
     stage.job("first", SHARED, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "first")
         stage.ask("first", Order.STOP)
         stage.until_phase(supervisor, "first", Phase.STOPPED)
     stage.job("second", SHARED, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "second")
         assert Phase.STOPPED is stage.phase("first")
 
@@ -165,7 +165,7 @@ def test_a_stopped_job_refuses_no_other_one(stage: Stage) -> None:
     """A stopped, disabled job writes nothing, so another job may write its rows. An order to start
     it again is checked itself."""
     stage.job("old", SHARED, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "old")
         stage.ask("old", Order.STOP)
         stage.until_phase(supervisor, "old", Phase.STOPPED)
@@ -182,8 +182,8 @@ def test_a_stopped_job_refuses_no_other_one(stage: Stage) -> None:
 def test_a_job_without_a_file_is_not_started_again(stage: Stage) -> None:
     """Neither a cron time nor the end of a back-off runs it, until its file is back."""
     stage.job("hourly", HOURLY, UNTIL_TERM)
-    stage.job("failing", CONTINUOUS, SAY.format(kind="failed"))
-    with stage.take() as supervisor:
+    stage.job("failing", CONTINUOUS, COPY_REPORT.format(kind="failed"))
+    with stage.supervisor() as supervisor:
         stage.until_phase(supervisor, "failing", Phase.BACKOFF)
         for name in ("hourly", "failing"):
             file_of(stage, name).unlink()
@@ -197,14 +197,14 @@ def test_a_job_without_a_file_is_not_started_again(stage: Stage) -> None:
         )
         file_of(stage, "hourly").write_text(HOURLY)
         stage.until_runs(supervisor, "hourly")
-    with stage.take():
+    with stage.supervisor():
         assert ["hourly"] == list(shown(stage))
 
 
 def test_a_disabled_job_that_still_runs(stage: Stage) -> None:
     """``status`` says so. An order to run it on is refused, ``stop`` ends it."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
         stage.job("a", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
         a = shown(stage)["a"]
@@ -222,9 +222,9 @@ def test_a_disabled_job_that_waits_for_its_time(stage: Stage) -> None:
     """The supervisor still starts it: ``status`` says so, until ``stop``. Without a supervisor
     nobody starts it."""
     stage.job("hourly", HOURLY, UNTIL_TERM)
-    stage.job("failing", CONTINUOUS, SAY.format(kind="failed"))
+    stage.job("failing", CONTINUOUS, COPY_REPORT.format(kind="failed"))
     sentence = "its file disables it, and the supervisor still starts it: kfetch stop"
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_phase(supervisor, "failing", Phase.BACKOFF)
         stage.job("hourly", HOURLY + "enabled: false\n", UNTIL_TERM)
         stage.job("failing", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
@@ -240,7 +240,7 @@ def test_a_disabled_job_that_waits_for_its_time(stage: Stage) -> None:
 def test_down_reaches_what_a_killed_supervisor_left(stage: Stage) -> None:
     """Also a job whose file is gone; without a supervisor, ``status`` names ``down``."""
     stage.job("old", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "old")
     file_of(stage, "old").unlink()
     with stage.store() as store:

@@ -16,7 +16,7 @@ DUE = JobState(phase=Phase.WAITING, since_s=0.0, due_s=0.0)
 
 
 def limit(stage: Stage, concurrency: int) -> None:
-    file = stage.place / "conf" / "kfetch.yml"
+    file = stage.directory / "conf" / "kfetch.yml"
     file.write_text(f"{file.read_text()}concurrency: {concurrency}\n")
 
 
@@ -26,7 +26,7 @@ def test_a_job_without_room_is_unhealthy_in_time(stage: Stage) -> None:
     limit(stage, 2)
     for name in "abc":
         stage.job(name, CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         stage.until_runs(supervisor, "a", "b")
         soon = read_status(stage.project, store, stage.now)
         stage.ahead_s = 301
@@ -50,7 +50,7 @@ def test_the_job_that_has_waited_longest_runs_next(stage: Stage) -> None:
     limit(stage, 1)
     for name in "abc":
         stage.job(name, CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
         for order, phase in ((Order.PAUSE, Phase.PAUSED), (Order.RESUME, Phase.WAITING)):
             stage.ask("b", order)

@@ -25,13 +25,13 @@ from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import supervisor_directory
 from kfetch_jobs.verbs.supervising import _signals
 from tests.kfetch_jobs.projects import JOB
-from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, PATIENCE_S, SAY, UNTIL_TERM, Stage
+from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, ONCE, PATIENCE_S, UNTIL_TERM, Stage
 
 
 def test_a_job_is_started_stopped_and_noted(stage: Stage) -> None:
     """A continuous job runs until it is stopped, and its history says how it ended."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
         stage.commit("a", batches=2, rows=7)
         stage.ask("a", Order.STOP)
@@ -56,34 +56,36 @@ def test_the_first_line_names_the_jobs(
     caplog.set_level("INFO")
     for name in names:
         stage.job(name, CONTINUOUS, UNTIL_TERM)
-    with stage.take():
+    with stage.supervisor():
         assert [line] == [text for text in caplog.messages if "supervising" in text]
 
 
 def test_a_stop_that_comes_early_or_is_not_heard(stage: Stage) -> None:
-    """A run that is told to end before it can hear is stopped; one that does not end is killed."""
+    """SIGTERM ends a run that has not set its handler yet. A run that ignores it is killed."""
     stage.job("early", CONTINUOUS, "while :; do sleep 0.1; done")
-    stage.job("deaf", CONTINUOUS, 'trap : TERM; : > "$WORDS/$NAME.on"\nwhile :; do sleep 0.1; done')
-    with stage.take() as supervisor:
-        stage.until_runs(supervisor, "deaf")
-        for name in ("early", "deaf"):
+    stage.job(
+        "ignores", CONTINUOUS, 'trap : TERM; : > "$REPORTS/$NAME.on"\nwhile :; do sleep 0.1; done'
+    )
+    with stage.supervisor() as supervisor:
+        stage.until_runs(supervisor, "ignores")
+        for name in ("early", "ignores"):
             stage.ask(name, Order.STOP)
         stage.until_phase(supervisor, "early", Phase.STOPPED)
         stage.ahead_s = 1000
-        stage.until_phase(supervisor, "deaf", Phase.STOPPED)
+        stage.until_phase(supervisor, "ignores", Phase.STOPPED)
 
     assert [ExitKind.STOPPED, ExitKind.KILLED] == [
-        stage.runs(name)[0].kind for name in ("early", "deaf")
+        stage.runs(name)[0].kind for name in ("early", "ignores")
     ]
     assert [] == stage.processes()
 
 
 def test_failures_are_tried_again_and_mistakes_are_not(stage: Stage) -> None:
     """After a failure the next attempt comes when its pause is over; after a mistake none does."""
-    stage.job("a", CONTINUOUS, SAY.format(kind="failed"))
-    stage.job("b", CONTINUOUS, SAY.format(kind="config"))
+    stage.job("a", CONTINUOUS, COPY_REPORT.format(kind="failed"))
+    stage.job("b", CONTINUOUS, COPY_REPORT.format(kind="config"))
     stage.job("c", CONTINUOUS, "kill -9 $$")
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         for name, phase in (("a", Phase.BACKOFF), ("b", Phase.FAILED), ("c", Phase.BACKOFF)):
             stage.until_phase(supervisor, name, phase)
         stage.ahead_s = 400
@@ -103,21 +105,21 @@ def test_a_killed_supervisor_loses_nothing(stage: Stage) -> None:
     stage.job(
         "ends",
         ONCE,
-        'while [ ! -e "$WORDS/go" ]; do sleep 0.01; done\n' + SAY.format(kind="finished"),
+        'while [ ! -e "$REPORTS/go" ]; do sleep 0.01; done\n' + COPY_REPORT.format(kind="finished"),
     )
     stage.job("runs", CONTINUOUS, UNTIL_TERM)
     stage.job("unnoted", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "runs", "unnoted")
         stage.until_phase(supervisor, "ends", Phase.RUNNING)
     before = {run.job: run.pid for name in ("ends", "runs", "unnoted") for run in stage.runs(name)}
     with sqlite3.connect(supervisor_directory(stage.project.storage) / "kfetch.db") as db:
         db.execute("UPDATE runs SET pid = NULL, process_started_s = NULL WHERE job = 'unnoted'")
     db.close()
-    (stage.place / "go").touch()
+    (stage.directory / "go").touch()
     process = psutil.Process(before["ends"])
     process.wait(PATIENCE_S)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_phase(supervisor, "ends", Phase.FINISHED)
 
         assert {"runs": before["runs"], "unnoted": before["unnoted"]} == {
@@ -140,7 +142,7 @@ def test_a_killed_run_leaves_no_secrets(stage: Stage) -> None:
     files = {
         name: stage.storage / name / ".spark.properties" for name in ("ended", "removed", "down")
     }
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, *files)
         for file in files.values():
             file.write_text("secret")
@@ -148,7 +150,7 @@ def test_a_killed_run_leaves_no_secrets(stage: Stage) -> None:
         stage.until_phase(supervisor, "ended", Phase.BACKOFF)
         assert [False, True, True] == [file.exists() for file in files.values()]
     stage.job("removed", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
-    with stage.take():
+    with stage.supervisor():
         assert [False, False, True] == [file.exists() for file in files.values()]
     with stage.store() as store:
         stage.change("UPDATE supervisor SET process_started_s = 0")
@@ -160,14 +162,14 @@ def test_a_set_clock_costs_no_run(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     """Somebody sets the clock by an hour, and psutil's start times move with it. The next
     supervisor still adopts the run, and the commands still see the supervisor."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
         pid = stage.runs("a")[0].pid
         create_time = psutil.Process.create_time
         monkeypatch.setattr(psutil.Process, "create_time", lambda self: create_time(self) + 3600)
         with stage.store() as store:
             assert os.getpid() == read_status(stage.project, store, stage.now).supervisor
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         supervisor.tick(stage.now)
 
         assert [(pid, None)] == [(run.pid, run.kind) for run in stage.runs("a")]
@@ -177,13 +179,13 @@ def test_a_clock_set_back_between_two_supervisors_costs_no_run(stage: Stage) -> 
     """Somebody sets the clock back while no supervisor runs. To the next one, the run seems to
     begin in the future. It still hears the run, and does not end it as silent."""
     stage.job("a", CONTINUOUS + "health: {noProgress: 60s}\n", UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
     stage.change("UPDATE runs SET started_s = started_s + 3600")
     with stage.store() as store:
         state = store.states()["a"]
         store.save({"a": replace(state, started_s=(state.started_s or 0.0) + 3600)})
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         for _ in range(3):
             stage.ahead_s += 40
             write_pulse(stage.storage / "a", Pulse(at=stage.now, batch=4))
@@ -201,12 +203,12 @@ def test_a_mistake_at_night_costs_its_own_job_alone(stage: Stage) -> None:
     stage.job("good", CONTINUOUS, UNTIL_TERM)
     stage.job("wrong", CONTINUOUS + "a: 1\n", UNTIL_TERM)
     with pytest.raises(ConfigError, match="the key a is not known"):
-        stage.take().__enter__()
+        stage.supervisor().__enter__()
     stage.job("wrong", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "good", "wrong")
     stage.job("wrong", CONTINUOUS + "a: 1\n", UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         supervisor.tick(stage.now)
         stage.job("wrong", CONTINUOUS, UNTIL_TERM)
         for order, phase in ((Order.START, Phase.RUNNING), (Order.STOP, Phase.STOPPED)):
@@ -222,7 +224,7 @@ def test_nothing_of_a_run_is_left_beside_the_next(stage: Stage) -> None:
     """When a run's leader is killed, all it has started is killed before it runs again."""
     child = "sh -c 'trap : TERM HUP; while :; do sleep 0.1; done' &\n"
     stage.job("a", CONTINUOUS, child + "while :; do sleep 0.1; done")
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until(supervisor, lambda: len(stage.processes()) >= 3)
         os.kill(stage.runs("a")[0].pid or 0, signal.SIGKILL)
         stage.until_phase(supervisor, "a", Phase.BACKOFF)
@@ -234,14 +236,14 @@ def test_the_end_ends_all(stage: Stage) -> None:
     """At the supervisor's end no job runs; the next one begins anew, but for what was paused."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     stage.job("b", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a", "b")
         stage.ask("a", Order.PAUSE)
         stage.until_phase(supervisor, "a", Phase.PAUSED)
         supervisor.run(stop=lambda: True, hurry=lambda: False)
 
         assert [] == stage.processes()
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until(supervisor, lambda: len(stage.runs("b")) == 2)
 
         assert Phase.PAUSED is stage.phase("a")
@@ -253,16 +255,16 @@ def test_a_graceful_restart_loses_no_run(stage: Stage) -> None:
     """A cron job runs after it, if its time passed meanwhile; one whose run ``down`` has
     interrupted goes on, and so does a job that waits for others."""
     hourly = CONTINUOUS.replace("processingTime: 2s", 'cron: "0 * * * *"')
-    stage.job("first", ONCE, SAY.format(kind="finished"))
+    stage.job("first", ONCE, COPY_REPORT.format(kind="finished"))
     stage.job("chained", ONCE + "after: first\n", UNTIL_TERM)
     stage.job("cut", hourly, UNTIL_TERM)
     stage.job("missed", hourly, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.ask("cut", Order.START)
         stage.until_runs(supervisor, "cut", "chained")
         supervisor.run(stop=lambda: True, hurry=lambda: False)
     stage.change("UPDATE supervisor SET ended_s = ended_s - 3600")
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "missed")
         stage.until(supervisor, lambda: len(stage.runs("cut")) == len(stage.runs("chained")) == 2)
 
@@ -281,12 +283,12 @@ def test_the_second_signal_hurries() -> None:
 
 def test_jobs_after_others_and_room_for_one(stage: Stage) -> None:
     """A job after another starts when that one has finished; no more run at once than may."""
-    kfetch = stage.place / "conf" / "kfetch.yml"
+    kfetch = stage.directory / "conf" / "kfetch.yml"
     kfetch.write_text(kfetch.read_text() + "concurrency: 1\n")
-    stage.job("a", ONCE + "after: b\n", SAY.format(kind="finished"))
-    stage.job("b", ONCE, SAY.format(kind="finished"))
-    stage.job("c", ONCE, SAY.format(kind="finished"))
-    with stage.take() as supervisor:
+    stage.job("a", ONCE + "after: b\n", COPY_REPORT.format(kind="finished"))
+    stage.job("b", ONCE, COPY_REPORT.format(kind="finished"))
+    stage.job("c", ONCE, COPY_REPORT.format(kind="finished"))
+    with stage.supervisor() as supervisor:
         stage.until(supervisor, lambda: stage.runs("a") and stage.runs("a")[0].ended_s)
         stage.until_phase(supervisor, "c", Phase.FINISHED)
         supervisor.tick(stage.now)
@@ -298,14 +300,14 @@ def test_jobs_after_others_and_room_for_one(stage: Stage) -> None:
 
 def test_only_one_supervises(stage: Stage) -> None:
     """A second supervisor of the storage is refused, and told who the first one is."""
-    with stage.take(), pytest.raises(SupervisorError, match=rf"process {os.getpid()}\)"):
-        stage.take().__enter__()
+    with stage.supervisor(), pytest.raises(SupervisorError, match=rf"process {os.getpid()}\)"):
+        stage.supervisor().__enter__()
 
 
 def test_down_ends_what_a_killed_supervisor_left(stage: Stage) -> None:
     """Without a supervisor, ``down`` ends the jobs itself, and notes it."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
     stage.commit("a", batches=2, rows=7)
     with stage.store() as store:
@@ -323,9 +325,9 @@ def test_orders_wait_and_are_answered(stage: Stage) -> None:
     with stage.store() as store:
         assert control.give_order(stage.project, store, ["a"], Order.STOP) is None
     stage.job("b", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         first = store.add_order("b", Order.START, stage.now)
-        (stage.place / "conf" / "jobs" / "a.yml").write_text(JOB + "a: 1\n")
+        (stage.directory / "conf" / "jobs" / "a.yml").write_text(JOB + "a: 1\n")
         second = store.add_order("a", Order.START, stage.now)
         supervisor.tick(stage.now)
 
@@ -348,7 +350,7 @@ def test_a_bug_over_one_file_costs_its_own_job_alone(
 
     stage.job("good", CONTINUOUS, UNTIL_TERM)
     stage.job("odd", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         stage.until_runs(supervisor, "good", "odd")
         monkeypatch.setattr("kfetch_jobs.config.project.read", read)
         asked = store.add_order("odd", Order.RESTART, stage.now)
@@ -373,11 +375,11 @@ def test_a_bug_over_one_file_costs_its_own_job_alone(
 def test_a_silent_job_is_killed_three_times(stage: Stage) -> None:
     """Then it runs on, and ``status`` says so, until a micro-batch ends."""
     stage.job("a", CONTINUOUS + "health: {noProgress: 60 s}\n", UNTIL_TERM)
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         for run in range(1, 4):
             stage.until(supervisor, lambda run=run: len(stage.runs("a")) == run)
             stage.until_runs(supervisor, "a")
-            (stage.place / "a.on").unlink()
+            (stage.directory / "a.on").unlink()
             stage.ahead_s += 100
             stage.until_phase(supervisor, "a", Phase.BACKOFF)
             stage.ahead_s += 400
@@ -402,9 +404,9 @@ def test_a_silent_job_is_killed_three_times(stage: Stage) -> None:
 def test_what_is_shown(stage: Stage) -> None:
     """The overview tells phases and why jobs are unhealthy; with a job given up all is not well."""
     stage.job("a", CONTINUOUS + "health: {lagRecords: 10, lagSeconds: 60}\n", UNTIL_TERM)
-    stage.job("b", CONTINUOUS, SAY.format(kind="data_loss"))
+    stage.job("b", CONTINUOUS, COPY_REPORT.format(kind="data_loss"))
     stage.job("c", CONTINUOUS + "enabled: false\n", UNTIL_TERM)
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         stage.until_phase(supervisor, "b", Phase.FAILED)
         now = stage.now
         write_pulse(stage.storage / "a", Pulse(at=now - 5, batch=4, lag=11, lag_s=56))

@@ -20,7 +20,7 @@ from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.verbs import running
 from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import ENVIRON
-from tests.kfetch_jobs.stage import CONTINUOUS, SAY, UNTIL_TERM, Stage
+from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, UNTIL_TERM, Stage
 
 SLOW = CONTINUOUS + "stopWithin: 100 s\n"
 
@@ -46,9 +46,9 @@ def test_a_crash_takes_no_half_edited_file(stage: Stage) -> None:
     """The next run after a crash has the project's and the job's files as they were validated, and
     so have the supervisor's rules. ``restart`` takes new files, if they are valid."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    project_file = stage.place / "conf" / "kfetch.yml"
+    project_file = stage.directory / "conf" / "kfetch.yml"
     before = project_file.read_text()
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
         validated = snapshot(stage, "a")
         assert {"kfetch.yml", "a.yml"} == validated.keys()
@@ -79,11 +79,11 @@ def test_a_takeover_keeps_the_files_of_a_run(stage: Stage) -> None:
     file has a mistake by now. ``stop`` reaches that job."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
     stage.job("wrong", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a", "wrong")
     stage.job("a", SLOW, UNTIL_TERM)
     stage.job("wrong", CONTINUOUS + "a: 1\n", UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         assert [80, 80] == [stop_s(supervisor, name) for name in ("a", "wrong")]
         with stage.store() as store:
             wrong = read_status(stage.project, store, stage.now).jobs[1]
@@ -95,10 +95,10 @@ def test_a_takeover_keeps_the_files_of_a_run(stage: Stage) -> None:
 
 def test_another_storage_needs_another_supervisor(stage: Stage) -> None:
     """A supervisor's storage has its lock and database, so an order can't change it."""
-    stage.job("a", CONTINUOUS, SAY.format(kind="config"))
-    with stage.take() as supervisor:
+    stage.job("a", CONTINUOUS, COPY_REPORT.format(kind="config"))
+    with stage.supervisor() as supervisor:
         stage.until_phase(supervisor, "a", Phase.FAILED)
-        project_file = stage.place / "conf" / "kfetch.yml"
+        project_file = stage.directory / "conf" / "kfetch.yml"
         project_file.write_text(project_file.read_text().replace("../data", "../elsewhere"))
 
         assert "names another storage: kfetch down, then kfetch up" in (
@@ -120,11 +120,11 @@ def test_a_run_reads_the_validated_files(
     monkeypatch.setenv("SERVERS", ENVIRON["SERVERS"])
     monkeypatch.setattr(running, "_run", run)
     stage.job("a", SLOW, UNTIL_TERM)
-    with stage.take() as supervisor:
+    with stage.supervisor() as supervisor:
         stage.until_runs(supervisor, "a")
     command = command_for_runs(stage.project)("a", Path("ending.json"))
-    (stage.place / "conf" / "kfetch.yml").write_text("storage: [")
-    (stage.place / "conf" / "jobs" / "a.yml").unlink()
+    (stage.directory / "conf" / "kfetch.yml").write_text("storage: [")
+    (stage.directory / "conf" / "jobs" / "a.yml").unlink()
     with pytest.raises(InterruptedError):
         kfetch(*command[command.index("run") :])
 
@@ -137,9 +137,9 @@ def test_a_new_cluster_needs_no_new_supervisor(stage: Stage) -> None:
     """An order reads ``kfetch.yml`` too, and so does the page: a job may name a cluster that has
     come since. A half-edited ``kfetch.yml`` hides no job."""
     stage.job("a", CONTINUOUS, UNTIL_TERM)
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         loaded = stage.project
-        project_file = stage.place / "conf" / "kfetch.yml"
+        project_file = stage.directory / "conf" / "kfetch.yml"
         text = project_file.read_text() + "  other: {bootstrap.servers: 'elsewhere:9092'}\n"
         project_file.write_text(text)
         stage.job("b", CONTINUOUS.replace("cluster: local", "cluster: other"), UNTIL_TERM)

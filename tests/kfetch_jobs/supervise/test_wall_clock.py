@@ -99,7 +99,7 @@ def test_a_step_ends_no_job(stage: Stage, step_s: float) -> None:
     """A running job with ``noProgress`` is still healthy after a step, and its run goes on. When
     its query is silent for longer than the limit after that, it ends."""
     stage.job("a", CONTINUOUS + "health: {noProgress: 60 s, startWithin: 60 s}\n", UNTIL_TERM)
-    with stage.take() as supervisor, stage.store() as store:
+    with stage.supervisor() as supervisor, stage.store() as store:
         supervisor._clock = WallClock(lambda: stage.now)
         stage.until_runs(supervisor, "a")
         stage.ahead_s = step_s

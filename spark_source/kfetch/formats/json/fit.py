@@ -1,4 +1,4 @@
-"""How JSON documents fit a schema: which do, which do not and why, and fields that it lacks."""
+"""Finds which JSON documents fit a schema, why others do not, and which fields the schema lacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from kfetch.formats.columns.decoded import Problem
 from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.json import reference
 from kfetch.formats.json.characters import BadDocument
-from kfetch.formats.json.infer import NOTHING, Seen, TooDeep, merged, missing_in, schema_of, seen
+from kfetch.formats.json.infer import (
+    NO_TYPE,
+    InferredType,
+    TooDeep,
+    inferred_type,
+    merged,
+    missing_in,
+    schema_of,
+)
 from kfetch.formats.json.times import Zones
 from kfetch.records.java_text import java_text
 
@@ -29,31 +37,31 @@ class Fit:
     problems: tuple[tuple[int, Problem], ...]
     """The other documents: their place in the sample, and the reason.
 
-    Those with more levels than a schema can have are among them, whatever the schema."""
+    A document with more levels than any schema can have is always among them."""
     unknown: tuple[str, ...]
     """Fields that documents have and the schema lacks, as ``a.b`` for a field of a struct."""
 
 
-def inferred(values: Iterable[bytes | None]) -> Seen:
+def inferred(values: Iterable[bytes | None]) -> InferredType:
     """Returns the type of a sample. Values that are no JSON objects are left out."""
     return merged(types_of(values))
 
 
-def types_of(values: Iterable[bytes | None]) -> list[Seen]:
+def types_of(values: Iterable[bytes | None]) -> list[InferredType]:
     """Returns the type of each JSON object of a sample."""
-    types = (_seen(value or b"") for value in values)
+    types = (_type_or_none(value or b"") for value in values)
     return [found for found in types if found.kind is Kind.STRUCT]
 
 
-def _seen(value: bytes) -> Seen:
+def _type_or_none(value: bytes) -> InferredType:
     try:
-        return seen(value)
+        return inferred_type(value)
     except BadDocument:
-        return NOTHING
+        return NO_TYPE
 
 
 def fit(values: Iterable[bytes | None], schema: ValueType, zones: Zones) -> Fit:
-    """Returns how values fit a struct. ``zones``: those of times in the documents."""
+    """Returns how values fit a struct. ``zones``: the time zones for times in the documents."""
     documents = list(values)
     full = [(at, value) for at, value in enumerate(documents) if value]
     framed = {at for at, value in full if value[0] == 0 and len(value) > _CONFLUENT_BYTES}
@@ -73,7 +81,7 @@ def _problem(value: bytes, schema: ValueType, zones: Zones) -> Problem | None:
     if problem is not None:
         return problem
     try:
-        seen(value)
+        inferred_type(value)
     except TooDeep as error:
         return reference.problem_of(error, java_text(value))
     except BadDocument:

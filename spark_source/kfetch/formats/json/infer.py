@@ -28,40 +28,42 @@ class TooDeep(BadDocument):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The type of the values that were seen at one place."""
+class InferredType:
+    """The type that values at one place of the sample have in common."""
 
     kind: Kind | None = None
     """None if all values are null, "" or missing."""
     precision: int = 0
     scale: int = 0
-    fields: Mapping[str, Seen] = field(default_factory=dict)
+    fields: Mapping[str, InferredType] = field(default_factory=dict)
     """Those of a struct."""
-    element: Seen | None = None
+    element: InferredType | None = None
     """That of an array."""
 
 
-NOTHING = Seen()
-_BOOLEAN, _LONG, _DOUBLE, _STRING = map(Seen, (Kind.BOOLEAN, Kind.LONG, Kind.DOUBLE, Kind.STRING))
+NO_TYPE = InferredType()
+_BOOLEAN, _LONG, _DOUBLE, _STRING = map(
+    InferredType, (Kind.BOOLEAN, Kind.LONG, Kind.DOUBLE, Kind.STRING)
+)
 
 
-def seen(document: bytes) -> Seen:
+def inferred_type(document: bytes) -> InferredType:
     """Returns the type of one document. Raises BadDocument for bytes that are no JSON.
 
     Raises TooDeep for more than 32 levels: they have no schema.
     """
     tokens = Tokens(java_text(document))
     if tokens.next() is None:
-        return NOTHING
+        return NO_TYPE
     return _value(tokens, 1)
 
 
-def merged(types: Iterable[Seen]) -> Seen:
+def merged(types: Iterable[InferredType]) -> InferredType:
     """Returns the type that takes the values of all these types."""
-    return reduce(_common, types, NOTHING)
+    return reduce(_common, types, NO_TYPE)
 
 
-def mixed(types: Iterable[Seen], path: str = "") -> Iterator[tuple[str, Counter[Kind]]]:
+def mixed(types: Iterable[InferredType], path: str = "") -> Iterator[tuple[str, Counter[Kind]]]:
     """Yields each field that is a STRING only because documents have several types.
 
     ``types``: the type of each document. A field has its path, such as ``a.b``, and the number of
@@ -73,13 +75,13 @@ def mixed(types: Iterable[Seen], path: str = "") -> Iterator[tuple[str, Counter[
     if whole.kind is Kind.STRING and len(kinds) > 1:
         yield path, kinds
     elif whole.kind is Kind.ARRAY:
-        yield from mixed((one.element or NOTHING for one in present), path)
+        yield from mixed((one.element or NO_TYPE for one in present), path)
     for name in sorted(whole.fields):
-        inside = (one.fields.get(name, NOTHING) for one in present)
+        inside = (one.fields.get(name, NO_TYPE) for one in present)
         yield from mixed(inside, f"{path}.{name}" if path else name)
 
 
-def schema_of(root: Seen) -> ValueType:
+def schema_of(root: InferredType) -> ValueType:
     """Returns a struct for ``valueSchema``. It has no fields if no document is an object.
 
     Fields whose name is empty or has half a surrogate pair are left out: DDL can't name them.
@@ -89,18 +91,18 @@ def schema_of(root: Seen) -> ValueType:
     return struct_of([(name, kind) for name, kind in kinds if kind is not None])
 
 
-def _type(at: Seen) -> ValueType | None:
+def _type(at: InferredType) -> ValueType | None:
     """Returns the type of a field; None for a struct without fields, which Spark drops too."""
     if at.kind is Kind.STRUCT:
         struct = schema_of(at)
         return struct if struct.children else None
     if at.kind is Kind.ARRAY:
-        element = _type(at.element or NOTHING)
+        element = _type(at.element or NO_TYPE)
         return None if element is None else list_of(element)
     return ValueType(at.kind or Kind.STRING, at.precision, at.scale)
 
 
-def _value(tokens: Tokens, level: int) -> Seen:
+def _value(tokens: Tokens, level: int) -> InferredType:
     """Returns the type of the value at the current token, and reads to its end.
 
     ``level``: that of an object or array which starts here. The document itself has level 1.
@@ -114,40 +116,40 @@ def _value(tokens: Tokens, level: int) -> Seen:
         case Token.START_ARRAY:
             return _array(tokens, level)
         case Token.STRING:
-            return _STRING if tokens.text() else NOTHING
+            return _STRING if tokens.text() else NO_TYPE
         case Token.INTEGER:
             return _integer(int(tokens.text()))
         case Token.FLOAT:
             return _DOUBLE
         case Token.TRUE | Token.FALSE:
             return _BOOLEAN
-    return NOTHING
+    return NO_TYPE
 
 
-def _object(tokens: Tokens, level: int) -> Seen:
-    fields: dict[str, Seen] = {}
+def _object(tokens: Tokens, level: int) -> InferredType:
+    fields: dict[str, InferredType] = {}
     while tokens.next() is not Token.END_OBJECT:
         name = joined(tokens.name or "")
         tokens.next()
-        fields[name] = _common(fields.get(name, NOTHING), _value(tokens, level + 1))
-    return Seen(Kind.STRUCT, fields=fields)
+        fields[name] = _common(fields.get(name, NO_TYPE), _value(tokens, level + 1))
+    return InferredType(Kind.STRUCT, fields=fields)
 
 
-def _array(tokens: Tokens, level: int) -> Seen:
-    element = NOTHING
+def _array(tokens: Tokens, level: int) -> InferredType:
+    element = NO_TYPE
     while tokens.next() is not Token.END_ARRAY:
         element = _common(element, _value(tokens, level + 1))
-    return Seen(Kind.ARRAY, element=element)
+    return InferredType(Kind.ARRAY, element=element)
 
 
-def _integer(number: int) -> Seen:
+def _integer(number: int) -> InferredType:
     if _LONG_MIN <= number <= _LONG_MAX:
         return _LONG
     digits = len(str(abs(number)))
-    return Seen(Kind.DECIMAL, digits) if digits <= _PRECISION_MAX else _DOUBLE
+    return InferredType(Kind.DECIMAL, digits) if digits <= _PRECISION_MAX else _DOUBLE
 
 
-def _common(one: Seen, other: Seen) -> Seen:
+def _common(one: InferredType, other: InferredType) -> InferredType:
     """Returns the type that takes the values of both: Spark's ``compatibleType``."""
     if one == other or other.kind is None:
         return one
@@ -156,19 +158,19 @@ def _common(one: Seen, other: Seen) -> Seen:
     kinds = {one.kind, other.kind}
     if kinds == {Kind.STRUCT}:
         names = [*one.fields, *(name for name in other.fields if name not in one.fields)]
-        both = {n: _common(one.fields.get(n, NOTHING), other.fields.get(n, NOTHING)) for n in names}
-        return Seen(Kind.STRUCT, fields=both)
+        both = {n: _common(one.fields.get(n, NO_TYPE), other.fields.get(n, NO_TYPE)) for n in names}
+        return InferredType(Kind.STRUCT, fields=both)
     if kinds == {Kind.ARRAY}:
-        element = _common(one.element or NOTHING, other.element or NOTHING)
-        return Seen(Kind.ARRAY, element=element)
+        element = _common(one.element or NO_TYPE, other.element or NO_TYPE)
+        return InferredType(Kind.ARRAY, element=element)
     if not kinds <= {Kind.LONG, Kind.DECIMAL, Kind.DOUBLE}:
         return _STRING
     if Kind.DOUBLE in kinds:
         return _DOUBLE
-    return Seen(Kind.DECIMAL, max(_digits(one), _digits(other)))
+    return InferredType(Kind.DECIMAL, max(_digits(one), _digits(other)))
 
 
-def _digits(at: Seen) -> int:
+def _digits(at: InferredType) -> int:
     return _LONG_DIGITS if at.kind is Kind.LONG else at.precision
 
 
@@ -189,7 +191,7 @@ def missing_in(schema: ValueType, sample: ValueType, prefix: str = "") -> Iterat
 def unknown_in_json(document: bytes, schema: ValueType) -> Iterator[str]:
     """Yields the fields of a document that a struct lacks; none of a damaged document."""
     try:
-        found = seen(document)
+        found = inferred_type(document)
     except BadDocument:
         return
     if found.kind is Kind.STRUCT:

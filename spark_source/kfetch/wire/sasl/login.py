@@ -147,7 +147,7 @@ class Login:
             return connection.call(request, deadline)
         except ConnectionLost as cause:
             # Some brokers close the connection instead of refusing a password.
-            raise cause.behind(
+            raise cause.prefixed(
                 f"logging in{self._as_user()} by {self._options.mechanism}"
             ) from None
 

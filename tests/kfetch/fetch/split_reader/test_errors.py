@@ -177,7 +177,7 @@ def test_a_sibling_that_waits_gives_ten_timeouts_at_most(kafka: LittleKafka) -> 
     """A range whose broker is silent waits as long as its siblings, and then the read fails."""
     ranges = [part(kafka, T0, 0, 6), part(kafka, T1, 0, 6)]
     asked = query(kafka, kafkaConsumer__pollTimeoutMs="30").options
-    no_replicas: Any = SimpleNamespace(place=lambda _: None, left=lambda _: None)
+    no_replicas: Any = SimpleNamespace(place=lambda _: None, return_to_leader=lambda _: None)
     nobody: Any = None
     source: Any = _Silent()
     reader = SplitReader(ranges, asked, nobody, source, Totals(), nobody, no_replicas)

@@ -1,4 +1,4 @@
-"""The Avro decoder against Spark's recorded answers about records in doubt."""
+"""The Avro decoder against Spark's recorded results for edge cases."""
 
 from __future__ import annotations
 

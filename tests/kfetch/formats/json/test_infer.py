@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kfetch.formats.columns.ddl import fields_text, parse_schema
 from kfetch.formats.json import reference
 from kfetch.formats.json.characters import BadDocument
-from kfetch.formats.json.infer import NOTHING, merged, schema_of, seen
+from kfetch.formats.json.infer import NO_TYPE, inferred_type, merged, schema_of
 from kfetch.formats.json.times import Zones
 from tests.kfetch.formats.json import documents
 
@@ -37,7 +37,9 @@ def objects(shortest_text: int) -> st.SearchStrategy[dict[str, Any]]:
 
 def inferred(*values: Any) -> str:
     """Returns the DDL of JSON values."""
-    return fields_text(schema_of(merged(seen(json.dumps(value).encode()) for value in values)))
+    return fields_text(
+        schema_of(merged(inferred_type(json.dumps(value).encode()) for value in values))
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,20 +85,20 @@ def test_types(values: list[Any], ddl: str) -> None:
 def test_no_json(text: bytes) -> None:
     """Bytes that are no JSON have no type."""
     with pytest.raises(BadDocument):
-        seen(text)
+        inferred_type(text)
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "0." + "1" * 5000, "1e" + "1" * 5000])
 def test_numbers_of_many_digits(number: str) -> None:
     """Spark refuses numbers of more than 1,000 digits, so their documents have no type."""
     with pytest.raises(BadDocument, match="a number has more than 1000 digits"):
-        seen(f'{{"n":{number}}}'.encode())
+        inferred_type(f'{{"n":{number}}}'.encode())
 
 
 @pytest.mark.parametrize("text", [b"", b"  ", b"null"])
 def test_nothing(text: bytes) -> None:
     """Empty values say nothing."""
-    assert NOTHING == seen(text)
+    assert NO_TYPE == inferred_type(text)
 
 
 @given(st.lists(objects(1), min_size=1, max_size=5))

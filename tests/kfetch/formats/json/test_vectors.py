@@ -1,4 +1,4 @@
-"""The decoder against Spark's recorded answers about documents in doubt."""
+"""The decoder against Spark's recorded results for edge cases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_decoder_gives_the_rows_of_spark(group: Group) -> None:
 
 @pytest.mark.parametrize("group", GROUPS, ids=_ids)
 def test_the_exact_decoder_alone_gives_the_same(group: Group) -> None:
-    """The slow path has the meaning of Spark for every document, not only for those in doubt."""
+    """The slow path has the meaning of Spark for every document, not only for edge cases."""
     using = decoder(group.schema, group.settings)
     decoded = [using.reference_row(document) for document in group.documents]
     column = column_of([item.row for item in decoded], parse_schema(group.schema))

@@ -1,4 +1,4 @@
-"""The Protobuf decoder against Spark's recorded answers about values in doubt."""
+"""The Protobuf decoder against Spark's recorded results for edge cases."""
 
 from __future__ import annotations
 

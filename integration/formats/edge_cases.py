@@ -1,4 +1,4 @@
-"""Schemas and documents whose meaning is in doubt: Spark's answers are the vectors of the tests."""
+"""Schemas and documents at the edges of JSON. Spark's answers are the vectors of the unit tests."""
 
 from __future__ import annotations
 

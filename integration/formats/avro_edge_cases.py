@@ -1,4 +1,4 @@
-"""Records and pairs of schemas whose meaning is in doubt. ``avro_record`` asks Spark about them."""
+"""Edge cases of Avro: records and pairs of schemas. ``avro_record`` asks Spark about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages and values whose meaning is in doubt: Spark's answers are the vectors of the tests."""
+"""Edge cases of Protobuf. Spark's answers are the vectors of the unit tests."""
 
 from __future__ import annotations
 

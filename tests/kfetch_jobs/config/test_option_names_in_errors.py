@@ -1,4 +1,4 @@
-"""Errors about a job have the words of its files."""
+"""Errors about a job name options as the job's files do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kfetch_jobs.projects import ENVIRON, JOB
 
 @pytest.fixture
 def job(project: Path) -> Job:
-    """A job whose source sets an option of its own."""
+    """A job whose source sets ``kafka.ssl.protocol`` itself, beside its cluster's properties."""
     file = project / "conf" / "jobs" / "clicks.yml"
     file.write_text(JOB.replace("includeHeaders: true", "kafka.ssl.protocol: TLS"))
     return config.load(config.find(project), environ=ENVIRON).job("clicks")
@@ -27,7 +27,7 @@ def job(project: Path) -> Job:
         ("set kafka.sasl.jaas.config, or leave", "set sasl.jaas.config, or leave"),
         ("kafka.security.protocol=SSL", "security.protocol=SSL"),
         ("kafka.ssl.ca.location is librdkafka's", "ssl.ca.location is librdkafka's"),
-        # The source's own option, and what is no option.
+        # An option of the source, and texts that are no options.
         ("kafka.ssl.protocol and kafka.ssl.*", "kafka.ssl.protocol and kafka.ssl.*"),
         ("kafka.default.svc:9092 refuses", "kafka.default.svc:9092 refuses"),
         ("b-1.kafka.sasl.example refuses", "b-1.kafka.sasl.example refuses"),
@@ -36,11 +36,11 @@ def job(project: Path) -> Job:
 )
 def test_names_of_options(job: Job, sentence: str, expected: str) -> None:
     """A cluster's properties have no ``kafka.`` in front. Options of a source keep it."""
-    assert expected == job.in_own_words(sentence)
+    assert expected == job.user_sentence(sentence)
 
 
 def test_an_error_of_the_source(job: Job) -> None:
-    """It keeps its class, its code and its values."""
+    """``Job.error`` keeps the class, the code and the values of an error."""
     cause = AuthenticationFailed("h refuses", action="Check kafka.sasl.mechanism", code=58)
     error = job.error("job clicks", cause)
 

@@ -1,4 +1,4 @@
-"""A query with a trigger of a second: what readers see while small files come and are merged."""
+"""A query writes small files each second: what readers see meanwhile, also while files merge."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from kfetch_jobs.kafka import Cluster
 pytestmark = pytest.mark.integration
 
 _PARTITIONS = 3
-_A_SECOND = 200
-"""So many records arrive."""
-_LOOKS = 20
-"""After so many looks, small files are merged."""
+_RECORDS_PER_S = 200
+_READS_PER_MERGE = 20
+"""delta-rs merges files after each so many reads of the table."""
 
 
 @pytest.mark.timeout(600)
@@ -34,14 +33,14 @@ _LOOKS = 20
 def test_readers_see_whole_micro_batches(
     kafka: Cluster, topic: TopicFactory, tmp_path: Path, seconds: int
 ) -> None:
-    """At any moment, a reader sees all records of the micro-batches up to one, each once, and none
-    of the next. So it does while delta-rs merges files beside the query, which goes on. Far fewer
+    """At any moment, a reader sees each record of the committed micro-batches once, and no other
+    record. That holds while delta-rs merges files, too, and the query goes on. Far fewer
     files are left than there were micro-batches and tasks."""
     name, checkpoint, path = topic(_PARTITIONS), tmp_path / "checkpoint", tmp_path / "table"
     seen: set[int] = set()
     merged = 0
     with (
-        arriving(kafka, name) as sent,
+        records_sent(kafka, name) as sent,
         query(
             kafka, name, tmp_path, None, "integration.delta.query", processingTime="1 second"
         ) as child,
@@ -49,12 +48,12 @@ def test_readers_see_whole_micro_batches(
         child.wait_for(lambda: batches(checkpoint, "commits"), "a micro-batch")
         identifier = json.loads((checkpoint / "metadata").read_text())["id"]
         until = time.monotonic() + seconds
-        for look in range(10**9):
+        for number in range(10**9):
             table = DeltaTable(str(path))
             last = table.transaction_version(identifier)
             assert ends_of(checkpoint, name, last) == rows_of(table)
             seen.add(last)
-            if look % _LOOKS == _LOOKS - 1:
+            if number % _READS_PER_MERGE == _READS_PER_MERGE - 1:
                 merged += table.optimize.compact()["numFilesRemoved"]
             if time.monotonic() > until:
                 break
@@ -72,13 +71,13 @@ def test_readers_see_whole_micro_batches(
 
 
 @contextmanager
-def arriving(kafka: Cluster, name: str) -> Iterator[list[int]]:
-    """Send records meanwhile, by turns to all partitions. Yields the list of those sent so far."""
-    over, sent = threading.Event(), list[int]()
+def records_sent(kafka: Cluster, name: str) -> Iterator[list[int]]:
+    """Sends records during the block, by turns to all partitions. Yields a growing list of them."""
+    stop, sent = threading.Event(), list[int]()
 
     def send() -> None:
         with producer(kafka, linger_ms=5) as sender:
-            while not over.wait(1 / _A_SECOND):
+            while not stop.wait(1 / _RECORDS_PER_S):
                 sender.send(name, b"value", partition=len(sent) % _PARTITIONS)
                 sent.append(1)
 
@@ -87,19 +86,19 @@ def arriving(kafka: Cluster, name: str) -> Iterator[list[int]]:
     try:
         yield sent
     finally:
-        over.set()
+        stop.set()
         thread.join(30)
 
 
 def ends_of(checkpoint: Path, name: str, batch: int | None) -> dict[int, tuple[int, int]]:
     """For each partition the number of records up to a micro-batch, and the last offset."""
     assert batch is not None
-    found = logged(checkpoint, batch)["topics"][name]["partitions"]
-    return {int(p): (end[0], end[0] - 1) for p, end in found.items() if end[0]}
+    partitions = logged(checkpoint, batch)["topics"][name]["partitions"]
+    return {int(p): (end[0], end[0] - 1) for p, end in partitions.items() if end[0]}
 
 
 def rows_of(table: DeltaTable) -> dict[int, tuple[int, int]]:
-    """The same of a table's rows."""
+    """For each partition the number of rows in a table, and the last offset."""
     rows = table.to_pyarrow_table(columns=["partition", "offset"]).group_by("partition")
     counted = rows.aggregate([("offset", "count"), ("offset", "max")]).to_pylist()
     return {row["partition"]: (row["offset_count"], row["offset_max"]) for row in counted}
