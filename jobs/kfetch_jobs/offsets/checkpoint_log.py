@@ -9,14 +9,12 @@ of Spark 4.2.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from kfetch.admin.checkpoint import Checkpoint
 from kfetch.admin.query import Offsets
 from kfetch.storage.open import StoredPath
-from kfetch.storage.versions import VersionedObject
+from kfetch.storage.versions import create
 from kfetch_jobs.errors import JobsError
 
 _NO_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -57,17 +55,5 @@ def _commit(checkpoint: Checkpoint) -> str:
 
 
 def _write(file: StoredPath, text: str) -> None:
-    there = f"{file} is there already: somebody else has written the checkpoint"
-    if not isinstance(file, Path):
-        if VersionedObject(file).write(text.encode(), None) is None:
-            raise JobsError(there)
-        return
-    file.parent.mkdir(exist_ok=True)
-    if file.exists():
-        raise JobsError(there)
-    hidden = file.with_name(f".{file.name}.kfetch")
-    with hidden.open("w") as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(opened.fileno())
-    hidden.rename(file)
+    if not create(file, text.encode()):
+        raise JobsError(f"{file} is there already: somebody else has written the checkpoint")
