@@ -9,7 +9,6 @@ of Spark 4.2.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from kfetch.admin.query import Offsets
 from kfetch.storage.open import StoredPath
 from kfetch.storage.versions import VersionedObject
 from kfetch_jobs.errors import JobsError
+from kfetch_jobs.util.files import sync
 
 _NO_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 """The commit of a query's first batch without a watermark."""
@@ -66,8 +66,7 @@ def _write(file: StoredPath, text: str) -> None:
     if file.exists():
         raise JobsError(there)
     hidden = file.with_name(f".{file.name}.kfetch")
-    with hidden.open("w") as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(opened.fileno())
+    hidden.write_text(text)
+    sync(hidden)
     hidden.rename(file)
+    sync(file.parent, file.parent.parent)
