@@ -23,12 +23,13 @@ from kfetch import decoding, planner
 from kfetch.agent import inline
 from kfetch.fetch.progress import RangeProgress
 from kfetch.model import TopicPartition
-from kfetch.records import reference
 from kfetch.session.session import FetchSession
 from kfetch.spark.options import parse
 from kfetch.spark.source import KfetchDataSource, KfetchStreamReader
 from kfetch.watch.driver import Driver
 from kfetch.watch.state import WatchState
+from tests.kfetch.decoders import DECODERS
+from tests.kfetch.records import reference
 from tests.kfetch.watch.helpers import HandWatch
 from tests.kfetch.wire.little import LittleKafka
 
@@ -138,7 +139,7 @@ class Debugger(pdb.Pdb):
 
 
 if __name__ == "__main__":
-    decoding.IMPLEMENTATION = "reference"  # machine code has no lines to step through
+    decoding.kernel = lambda: DECODERS["reference"]  # machine code has no lines to step through
     if sys.argv[1:] == ["run"]:
         print(*main(), sep="\n")
     else:

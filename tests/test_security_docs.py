@@ -11,7 +11,7 @@ import pytest
 from kfetch.spark.options import parse
 from kfetch_jobs import config
 from kfetch_jobs.jvm.spark import REDACTION
-from tests.kfetch_jobs.projects import JOB
+from tests.kfetch_jobs.projects import JOB, checked
 
 ROOT = Path(__file__).parent.parent
 SECRET = "hunter2-hunter2"
@@ -71,7 +71,7 @@ def test_the_clusters_of_a_project_are_valid(tmp_path: Path) -> None:
         (tmp_path / "jobs" / f"{cluster}.yml").write_text(text)
     project = config.load(tmp_path / "kfetch.yml", {})
 
-    for job in project.check().values():
+    for job in checked(project).values():
         assert SECRET in job.source_options().values()
         assert [] == [one for document in job.documents for one in document.warnings]
         assert SECRET not in repr(job) + repr(project)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfetch import decoding
+from tests.kfetch.decoders import DECODERS
 from tests.life_of_a_record import Debugger, main
 
 PAGE = Path(__file__).parent.parent / "docs/explanation/step-through.md"
@@ -19,7 +20,7 @@ PROMPT = "(Pdb) "
 @pytest.fixture(autouse=True)
 def reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decoder of the tutorial: no machine code."""
-    monkeypatch.setattr(decoding, "IMPLEMENTATION", "reference")
+    monkeypatch.setattr(decoding, "kernel", lambda: DECODERS["reference"])
 
 
 def session() -> Iterator[tuple[str, str]]:

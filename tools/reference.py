@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -134,11 +134,19 @@ def _class(kind: type, name: str) -> Iterator[str]:
 
 
 def _functions(module: ModuleType) -> Iterator[str]:
-    for name in sorted(module.__all__):
+    for name in sorted(_public(module)):
         value = getattr(module, name)
         if inspect.isfunction(value):
             signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))
             yield f"```python\ndef {name}{signature}: ...\n```\n\n{_text(value)}\n"
+
+
+def _public(module: ModuleType) -> Collection[str]:
+    """Returns the names that a module lists; without a list, those that it defines."""
+    own = inspect.getmembers(module, lambda value: inspect.getmodule(value) is module)
+    public = [name for name, _ in own if not name.startswith("_")]
+    listed: Collection[str] = getattr(module, "__all__", public)
+    return listed
 
 
 def _text(described: Any) -> str:

@@ -14,7 +14,6 @@ class Group(NamedTuple):
     schema: str
     documents: list[str | bytes]
     zone: str = "UTC"
-    options: dict[str, str] = {}  # noqa: RUF012 - never changed
 
 
 _INTEGERS = [
@@ -185,9 +184,9 @@ def _typed(kind: str, values: list[str]) -> str:
     return f"a INT, v {kind}, b INT"
 
 
-def _group(kind: str, values: list[str], zone: str = "UTC", **options: str) -> Group:
-    name = " ".join([kind, zone, *options]) if options or zone != "UTC" else kind
-    return Group(name, _typed(kind, values), _fields(values), zone, options)
+def _group(kind: str, values: list[str], zone: str = "UTC") -> Group:
+    name = f"{kind} {zone}" if zone != "UTC" else kind
+    return Group(name, _typed(kind, values), _fields(values), zone)
 
 
 _NESTED_SCHEMA = "a INT, n STRUCT<x: INT, y: STRING>, b INT, l ARRAY<STRUCT<x: INT, y: STRING>>"
@@ -218,7 +217,4 @@ GROUPS: list[Group] = [
     Group("nested", _NESTED_SCHEMA, list(_NESTED)),
     Group("maps", _MAP_SCHEMA, list(_MAPS)),
     Group("documents", "b INT, s STRING", _DOCUMENTS),
-    Group("no single quotes", "b INT, s STRING", _DOCUMENTS, options={"allowSingleQuotes": "false"}),
-    _group("DOUBLE", _FLOATS, allowNonNumericNumbers="false"),
-    _group("STRING", _STRINGS, allowNonNumericNumbers="false"),
 ]  # fmt: skip

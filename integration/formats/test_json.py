@@ -19,7 +19,7 @@ import pytest
 from integration.formats.oracle import CORRUPT, answers
 from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.columns.decoded import DecodedColumn
-from kfetch.formats.json.decoder import JsonDecoder, JsonSettings
+from kfetch.formats.json.decoder import JsonDecoder
 from kfetch.formats.json.times import Zones
 from kfetch.formats.loading import load
 from tests.kfetch.formats.json.documents import ddl, document, schema
@@ -42,19 +42,15 @@ def _find(name: str) -> tzinfo | None:
         return None
 
 
-def _settings(zone: str, options: dict[str, str]) -> JsonSettings:
+def _zones(zone: str) -> Zones:
     session = 19_800 if zone == "+05:30" else _find(zone)
-    return JsonSettings(
-        zones=Zones(session or 0, _find),
-        single_quotes=options.get("allowSingleQuotes") != "false",
-        non_numeric=options.get("allowNonNumericNumbers") != "false",
-    )
+    return Zones(session or 0, _find)
 
 
-def _decoded(text: str, documents: list[bytes], settings: JsonSettings) -> DecodedColumn:
+def _decoded(text: str, documents: list[bytes], zones: Zones) -> DecodedColumn:
     lengths = np.array([len(item) for item in documents], np.int32)
     positions = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-    decoder = JsonDecoder(parse_schema(text), load("json"), settings)
+    decoder = JsonDecoder(parse_schema(text), load("json"), zones)
     return decoder.decode(b"".join(documents), positions, lengths)
 
 
@@ -77,11 +73,8 @@ def test_random_documents_mean_what_spark_says(spark: SparkSession, seed: int) -
     text = f"{ddl(kind)[:-1]}, {CORRUPT}: STRING>"
     documents = [document(rng, kind, rng.choice([0.0, 0.01, 0.05])) for _ in range(_DOCUMENTS)]
     zone = _ZONES[seed % len(_ZONES)]
-    options = [{}, {"allowSingleQuotes": "false"}, {"allowNonNumericNumbers": "false"}, {}][
-        seed % 4
-    ]
-    expected = plain(answers(spark, text, documents, zone=zone, options=options))
-    actual = plain(_decoded(text, documents, _settings(zone, options)).values)
+    expected = plain(answers(spark, text, documents, zone=zone))
+    actual = plain(_decoded(text, documents, _zones(zone)).values)
     for item, spark_row, row in zip(documents, expected, actual, strict=True):
         if spark_row != row:
             assert (_comparable(spark_row), item) == (_comparable(row), item)

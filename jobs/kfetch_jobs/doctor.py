@@ -7,6 +7,7 @@ unnamed file in the project's storage, which is gone when it is closed.
 from __future__ import annotations
 
 import os
+import platform
 import resource
 import shutil
 import sys
@@ -28,7 +29,6 @@ from kfetch_jobs.jvm.java import find_java, java_version
 from kfetch_jobs.util.wording import counted
 
 LOOKUP_TIMEOUT_S = brokers.WAIT_S
-PYTHON_MINIMUM = (3, 11)
 _PACKAGES = ("pyspark", "delta-spark", "pyarrow", "numba", "kafka-python")
 _FILES_MIN = 4096
 """A Spark driver needs some hundreds, for jars, sockets and shuffle files. The JVM uses the hard
@@ -68,7 +68,7 @@ class Finding:
 
 def examine(project: Project | None) -> Iterator[Finding]:
     """Run all checks, one after the other. Without a project, check the machine alone."""
-    yield python(sys.version_info[:2])
+    yield python()
     yield java()
     yield from installed_packages()
     yield decoder()
@@ -80,13 +80,9 @@ def examine(project: Project | None) -> Iterator[Finding]:
             yield from cluster(name, properties, _topics(project, name), project.path.parent)
 
 
-def python(version: tuple[int, ...]) -> Finding:
-    """Check the Python that runs this process and Spark's workers."""
-    text = f"{version[0]}.{version[1]}, {sys.executable}"
-    if version >= PYTHON_MINIMUM:
-        return Finding(Grade.OK, "python", text)
-    advice = f"install Python {'.'.join(map(str, PYTHON_MINIMUM))} or newer, and kfetch into it"
-    return Finding(Grade.FAIL, "python", text, advice)
+def python() -> Finding:
+    """Name the Python that runs this process and Spark's workers."""
+    return Finding(Grade.OK, "python", f"{platform.python_version()}, {sys.executable}")
 
 
 def java() -> Finding:
@@ -143,9 +139,6 @@ def decoder() -> Finding:
     except Exception as cause:  # a broken llvmlite raises errors of any type
         advice = "pip install --force-reinstall numba llvmlite"
         return Finding(Grade.FAIL, "decoder", f"can't be loaded ({cause})", advice)
-    if ready.reference:
-        text = "KFETCH_RECORDS=reference selects the slow decoder in pure Python"
-        return Finding(Grade.WARN, "decoder", text, "unset KFETCH_RECORDS")
     if ready.compiled:
         return Finding(Grade.OK, "decoder", f"compiled, in {ready.directory}")
     text = "is not compiled yet: the first read waits some seconds for it"

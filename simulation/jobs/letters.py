@@ -10,7 +10,7 @@ import random
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from zlib import crc32
 
@@ -19,7 +19,12 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.batch_counts import BatchCounts
-from kfetch_jobs.run.dead_letter_frames import dead_letters_among, good_records, places_of
+from kfetch_jobs.run.dead_letter_frames import (
+    dead_letters_among,
+    good_records,
+    places_of,
+    split_rows_and_places,
+)
 from kfetch_jobs.run.tables import unfenced
 from simulation.jobs.machine import Failure, Machine, Process
 from simulation.jobs.project import ENVIRON
@@ -154,8 +159,14 @@ class LettersSimulation:
     def _write(self, batches: int, decoding: int) -> None:
         """What Spark does: plan a micro-batch, let the product write it, commit it."""
         counts = BatchCounts()
-        writer = delta_sink._splitting if self.stateful else delta_sink._transforming
-        write = writer(self.job, counts, unfenced)
+        parts = partial(delta_sink._transformed, self.job)
+        write = delta_sink._with_letters(
+            self.job,
+            counts,
+            unfenced,
+            split_rows_and_places if self.stateful else parts,
+            stateful=self.stateful,
+        )
         pending = len(self._planned) > self._committed
         for _ in range(batches):
             number = self._committed

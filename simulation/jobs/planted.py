@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -20,15 +21,14 @@ from kfetch.storage.lease import LENGTH_S, Sight
 from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints.backup import OffsetRange
 from kfetch_jobs.config import Job
+from kfetch_jobs.config.models import Restart
+from kfetch_jobs.config.trigger import Trigger
 from kfetch_jobs.offsets import plan
 from kfetch_jobs.offsets.target import PartitionOffsets
 from kfetch_jobs.run import delta_sink, letters_table
 from kfetch_jobs.run.batch_counts import BatchCounts, Letters
-from kfetch_jobs.run.dataframes import apply_transform
-from kfetch_jobs.run.dead_letter_frames import good_records, places_of, split_rows_and_places
 from kfetch_jobs.run.tables import Check, unfenced
 from kfetch_jobs.supervise import state_machine, status_reader
-from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.wall_clock import WallClock
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 def cron_time_that_has_passed() -> Iterator[None]:
     """In the hour that comes twice, the next time of a daily job may have passed: it loops."""
 
-    def next_time(self: CronTimes, now: float) -> float:
-        start = datetime.fromtimestamp(now, ZoneInfo(self.zone))
-        return float(next(CronSim(self.expression, start)).timestamp())
+    def next_time(self: Trigger, now: float) -> float:
+        start = datetime.fromtimestamp(now, ZoneInfo(self.timezone or "UTC"))
+        return float(next(CronSim(str(self.cron), start)).timestamp())
 
-    with patch.object(CronTimes, "next", next_time):
+    with patch.object(Trigger, "next_time", next_time):
         yield
 
 
@@ -90,7 +90,7 @@ def runs_of_the_predecessor_forgotten() -> Iterator[None]:
 @contextmanager
 def no_back_off() -> Iterator[None]:
     """A failed job starts again at once."""
-    with patch.object(Rules, "pause_s", lambda *_: 0.0):
+    with patch.object(Restart, "pause_s", lambda *_: 0.0):
         yield
 
 
@@ -99,8 +99,8 @@ def stopped_job_starts() -> Iterator[None]:
     """A new supervisor starts stopped jobs."""
     initial_state = state_machine.initial_state
 
-    def anew(rules: object, now: float, *_: object) -> object:
-        return initial_state(rules, now)  # type: ignore[arg-type]
+    def anew(file: object, now: float, *_: object) -> object:
+        return initial_state(file, now)  # type: ignore[arg-type]
 
     with patch.object(state_machine, "initial_state", anew):
         yield
@@ -145,30 +145,21 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
 def rows_before_letters() -> Iterator[None]:
     """Rows commit before dead letters."""
 
-    def transforming(job: Job, counts: BatchCounts, check: Check) -> delta_sink.Write:
-        put_letters = delta_sink._letters_writer(job, counts, check, stateful=False)
+    def with_letters(
+        job: Job, counts: BatchCounts, check: Check, parts: Callable[..., Any], *, stateful: bool
+    ) -> delta_sink.Write:
+        put_letters: Callable[..., Letters] = partial(delta_sink.repeat_letters, stateful=stateful)
 
         def write(batch: DataFrame, query: str, number: int) -> None:
-            rows = apply_transform(job, good_records({"source": batch}))
+            nonlocal put_letters
+            rows, places = parts(batch)
             delta_sink._write_rows(job, rows, query, number, check=check)
-            put_letters(places_of([batch]), query, number)
+            counts.put(number, put_letters(job, places, query, number, check))
+            put_letters = delta_sink.write_letters
 
         return write
 
-    def splitting(job: Job, counts: BatchCounts, check: Check) -> delta_sink.Write:
-        put_letters = delta_sink._letters_writer(job, counts, check, stateful=True)
-
-        def write(batch: DataFrame, query: str, number: int) -> None:
-            rows, places = split_rows_and_places(batch)
-            delta_sink._write_rows(job, rows, query, number, check=check)
-            put_letters(places, query, number)
-
-        return write
-
-    with (
-        patch.object(delta_sink, "_transforming", transforming),
-        patch.object(delta_sink, "_splitting", splitting),
-    ):
+    with patch.object(delta_sink, "_with_letters", with_letters):
         yield
 
 

@@ -1,28 +1,25 @@
-"""Record batches to Arrow: two decoders behind one function.
+"""Record batches to Arrow, and the load of the compiled decoder.
 
-``decode`` uses the kernel unless KFETCH_RECORDS=reference. Both decoders give the same rows and the
-same errors, and one test suite runs over both. Importing this module loads no compiled code:
-``load_decoder`` does, once per process.
-The decoders read every message format that brokers hold: v2, and v0 and v1 of segments older than
+Importing this module loads no compiled code: ``load_decoder`` does, once per process.
+The decoder reads every message format that brokers hold: v2, and v0 and v1 of segments older than
 Kafka 0.11. Damaged data raises CorruptBatch; with ``on_corrupt``, ``decode`` skips and reports it.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from kfetch.compiled.code_cache import CodeOrigin
-from kfetch.errors import CorruptBatch, KfetchError, OptionError
+from kfetch.errors import CorruptBatch, KfetchError
 from kfetch.records import batch as batches
 from kfetch.records.arrow import STANDARD_COLUMNS, Columns
 from kfetch.records.batch import Extent, Slice, Walker
@@ -32,58 +29,31 @@ from kfetch.records.sections import OnCorrupt, Section, sections
 
 log = logging.getLogger(__name__)
 
-IMPLEMENTATION = os.environ.get("KFETCH_RECORDS", "kernel")
-"""The decoder that ``decode`` uses. Nothing else chooses one."""
-
-_MODULES = {"kernel": "kfetch.compiled.kernel", "reference": "kfetch.records.reference"}
-
-if IMPLEMENTATION not in _MODULES:
-    raise OptionError(
-        f"KFETCH_RECORDS={IMPLEMENTATION}",
-        action="must be reference or kernel",
-        option="KFETCH_RECORDS",
-    )
-
-
 _walker: Walker = batches.walk
 """Walks over batch headers: in Python, until ``load`` has the compiled code."""
 
 
-class Decoder(Protocol):
-    """The signature that ``reference.decode`` and ``kernel.decode`` share."""
+def kernel() -> Any:
+    """Returns the module ``kfetch.compiled.kernel``. The first use compiles or loads its code.
 
-    def __call__(
-        self, sections: Sequence[Section], /, *, columns: Columns, memory: Memory = UNLIMITED
-    ) -> pa.RecordBatch | None:
-        """Returns the rows in range of all sections as one RecordBatch, None without rows."""
-
-
-def decoder(name: str) -> Decoder:
-    """Returns the decoder of that name. The first use of the kernel compiles or loads it.
-
-    Raises KfetchError if the decoder cannot be loaded.
+    Raises KfetchError if it cannot be loaded.
     """
     try:
-        decode_sections: Decoder = import_module(_MODULES[name]).decode
+        return import_module("kfetch.compiled.kernel")
     except Exception as cause:  # a broken numba or llvmlite raises any exception
-        # No silent change to the reference: it is a hundred times slower, like a broken broker.
         raise KfetchError(
-            f"the {name} record decoder cannot be loaded ({cause})",
-            action="repair numba, or set KFETCH_RECORDS=reference for the slow decoder in pure "
-            "Python",
+            f"the record decoder cannot be loaded ({cause})",
+            action="reinstall numba and llvmlite",
         ) from cause
-    return decode_sections
 
 
 def load() -> CodeOrigin:
-    """Loads the decoder that ``decode`` uses, and returns the origin of its code.
+    """Loads the decoder, and returns the origin of its code.
 
     From then on, ``extent`` and ``batches_from`` use compiled code too.
     """
     global _walker
-    decoder(IMPLEMENTATION)
-    if IMPLEMENTATION != "kernel":
-        return CodeOrigin()
+    kernel()
     _walker = import_module("kfetch.compiled.walk").walk
     origin: CodeOrigin = import_module("kfetch.compiled.native").load().origin
     return origin
@@ -178,16 +148,16 @@ def decode_part(
 
     Returns the rows, and the slices that are left. The first of them may begin later than before.
     """
-    if IMPLEMENTATION == "kernel":
-        part = Part(memory, columns)
-        decode_slices = import_module(_MODULES["kernel"]).decode_slices
-        checked = check_crcs or on_corrupt is not None
-        with suppress(CorruptBatch, UnexplainedFault):  # the code below finds the fault again
-            batch = decode_slices(slices, columns=columns, check_crcs=checked, part=part)
-            if batch is None or not part.is_overfull_with_structs(batch.num_rows):
-                return batch, part.remaining
-            del batch
-        part.abandon()  # the code below can end a part before a plain batch, too
+    part = Part(memory, columns)
+    decode_slices = kernel().decode_slices
+    checked = check_crcs or on_corrupt is not None
+    with suppress(CorruptBatch, UnexplainedFault):  # the code below finds the fault again
+        batch: pa.RecordBatch | None
+        batch = decode_slices(slices, columns=columns, check_crcs=checked, part=part)
+        if batch is None or not part.is_overfull_with_structs(batch.num_rows):
+            return batch, part.remaining
+        del batch
+    part.abandon()  # the code below can end a part before a plain batch, too
     part = Part(memory, columns)
     in_range = sections(slices, check_crcs=check_crcs, on_corrupt=on_corrupt, part=part)
     return _decode_sections(in_range, columns, on_corrupt, part), part.remaining
@@ -197,9 +167,9 @@ def _decode_sections(
     in_range: Sequence[Section], columns: Columns, on_corrupt: OnCorrupt | None, memory: Memory
 ) -> pa.RecordBatch | None:
     """Returns the rows of sections. Skips those with damaged records if ``on_corrupt`` is given."""
-    decode_sections = decoder(IMPLEMENTATION)
     if not in_range:
         return None
+    decode_sections: Callable[..., pa.RecordBatch | None] = kernel().decode
     try:
         return decode_sections(in_range, columns=columns, memory=memory)
     except CorruptBatch:
@@ -210,7 +180,7 @@ def _decode_sections(
 
 
 def _decodable(
-    candidates: Sequence[Section], decode_sections: Decoder, on_corrupt: OnCorrupt
+    candidates: Sequence[Section], decode_sections: Callable[..., object], on_corrupt: OnCorrupt
 ) -> list[Section]:
     """Returns the sections without damaged records. Decodes each section alone to find them."""
     decodable = []

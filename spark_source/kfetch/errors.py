@@ -113,6 +113,11 @@ class OptionError(KfetchError, ValueError):
 
     condition = "OPTION_INVALID"
 
+    @classmethod
+    def about(cls, option: str, what: str, /, *, action: str = "") -> Self:
+        """Returns the error of one option. ``what``: what is wrong, behind the option's name."""
+        return cls(f"option {option} {what}", action=action, option=option)
+
 
 class NoSuchPartition(OptionError):
     """A topic or partition that a new query's options name does not exist.

@@ -10,13 +10,6 @@ if TYPE_CHECKING:
     from tests.kfetch.decoders import Decode
 
 
-def pytest_report_header() -> str:
-    """Names the decoder that ``decoding.decode`` uses."""
-    from kfetch import decoding
-
-    return f"records: {decoding.IMPLEMENTATION}"
-
-
 @pytest.fixture(scope="session", params=["reference", "kernel"])
 def decode(request: pytest.FixtureRequest) -> Decode:
     """A function from slices to rows, by each decoder in turn."""

@@ -7,13 +7,29 @@ from typing import Any
 
 import pyarrow as pa
 
-from kfetch import decoding, records
+from kfetch import records
 from kfetch.compiled import kernel
 from kfetch.records import Columns, Slice
+from kfetch.records.faults import UnexplainedFault
 from kfetch.records.sections import sections
+from tests.kfetch.records import reference
 
 Rows = list[tuple[Any, ...]]
 Decode = Callable[..., Rows]
+
+
+class _Reference:
+    """The slow decoder with the kernel's functions. It decodes sections alone."""
+
+    decode = staticmethod(reference.decode)
+
+    @staticmethod
+    def decode_slices(*_: object, **__: object) -> None:
+        raise UnexplainedFault
+
+
+DECODERS: dict[str, Any] = {"reference": _Reference, "kernel": kernel}
+"""What may stand for ``decoding.kernel()``."""
 
 
 def rows_of(batch: pa.RecordBatch) -> Rows:
@@ -34,7 +50,7 @@ def decode_with(name: str) -> Decode:
 
     It uses the kernel in both ways, from slices and from sections, and compares the two.
     """
-    decode_sections = decoding.decoder(name)
+    decode_sections = DECODERS[name].decode
 
     def decode_to_batch(
         slices: Sequence[Slice], columns: Columns, check_crcs: bool

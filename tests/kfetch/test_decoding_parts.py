@@ -25,6 +25,7 @@ from kfetch.records import Columns, Memory, Slice, codecs
 from kfetch.records.format import CONTROL, HEADER_BYTES, TRANSACTIONAL
 from kfetch.records.memory import Part
 from kfetch.spark.options import parse
+from tests.kfetch.decoders import DECODERS
 from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
 
 MIB = 1 << 20
@@ -53,7 +54,7 @@ class CountedMemory(Memory):
 @pytest.fixture(params=["kernel", "reference"])
 def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both decoders."""
-    monkeypatch.setattr(decoding, "IMPLEMENTATION", request.param)
+    monkeypatch.setattr(decoding, "kernel", lambda: DECODERS[request.param])
 
 
 def parts(slices: Sequence[Slice], memory: Memory, **how: object) -> list[pa.RecordBatch | None]:

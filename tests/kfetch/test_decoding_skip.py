@@ -9,7 +9,7 @@ from kfetch.errors import CorruptBatch, MalformedTimestamp
 from kfetch.records import Extent, Slice
 from kfetch.records.batch import extent
 from kfetch.records.format import CONTROL, TRANSACTIONAL
-from tests.kfetch.decoders import rows_of
+from tests.kfetch.decoders import DECODERS, rows_of
 from tests.kfetch.records.batch_builder import T0, TP, batch, record
 from tests.kfetch.records.legacy_builder import message, wrapped
 
@@ -26,7 +26,7 @@ def sound(base: int) -> bytes:
 @pytest.fixture(params=["reference", "kernel"], autouse=True)
 def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both decoders."""
-    monkeypatch.setattr(decoding, "IMPLEMENTATION", request.param)
+    monkeypatch.setattr(decoding, "kernel", lambda: DECODERS[request.param])
 
 
 def skipping(data: bytes, **more: object) -> tuple[list[int], list[str]]:

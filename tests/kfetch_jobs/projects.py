@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from kfetch_jobs.config import Job, Project
+from kfetch_jobs.errors import ConfigError
+
 PROJECT = """\
 storage: ../data
 spark:
@@ -27,3 +30,11 @@ trigger:
   processingTime: 2s
 """
 ENVIRON = {"SERVERS": "127.0.0.1:9092"}
+
+
+def checked(project: Project) -> dict[str, Job]:
+    """Returns every job. Raises ConfigError with the mistakes of all files."""
+    jobs, mistakes = project.jobs_and_mistakes()
+    if mistakes:
+        raise ConfigError(*mistakes)
+    return jobs

@@ -168,9 +168,8 @@ def test_open_files(soft: int, hard: int, state: Grade) -> None:
     assert state is doctor.files(soft, hard).grade
 
 
-def test_python_and_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A Python or Java that is too old or missing fails, with its advice in a field."""
-    assert FAIL is doctor.python((3, 10)).grade
+def test_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A Java that is too old or missing fails, with its advice in a field."""
     monkeypatch.setenv("KFETCH_JAVA", str(tmp_path))
     found = doctor.java()
     assert FAIL is found.grade

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kfetch_jobs.supervise.rules import CronTimes
+from kfetch_jobs.config.trigger import Trigger
 from simulation.jobs import run
 from simulation.jobs.cron import next_fire
 from simulation.jobs.machine import Machine
@@ -129,4 +129,6 @@ def test_two_ways_to_a_cron_time(expression: str, day: str, zone: str) -> None:
     for hour in range(0, 48, 3):
         now = begin + hour * 3600 + 7
 
-        assert next_fire(expression, zone, now) == CronTimes(expression, zone).next(now)
+        assert next_fire(expression, zone, now) == Trigger(
+            cron=expression, timezone=zone
+        ).next_time(now)

@@ -22,17 +22,10 @@ def room_warnings(jobs: Iterable[Job], concurrency: int) -> list[str]:
     enabled = [job for job in jobs if job.file.enabled]
     endless = sorted(job.name for job in enabled if not job.file.trigger.finite)
     room = f"concurrency: {concurrency} gives room to {counted(concurrency, 'job')}"
-    if len(endless) > concurrency:
-        return [
-            f"{room}, and {len(endless)} jobs never end ({', '.join(endless)}): some never start: "
-            "raise concurrency"
-        ]
-    if len(endless) == concurrency < len(enabled):
-        return [
-            f"{room}, and as many never end ({', '.join(endless)}): no other job starts: "
-            "raise concurrency"
-        ]
-    return []
+    if len(endless) < concurrency or len(enabled) == concurrency:
+        return []
+    number = counted(len(endless), "job never ends", "jobs never end")
+    return [f"{room}, and {number} ({', '.join(endless)}): some never start: raise concurrency"]
 
 
 def _after_mistakes(jobs: Mapping[str, Job]) -> Iterator[str]:

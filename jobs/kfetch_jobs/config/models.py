@@ -22,6 +22,8 @@ from kfetch_jobs.config.trigger import Trigger
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _FORMATS = ("keyformat", "valueformat")
 _JSON_OPTIONS = ("mode", "timezone")
+_EXPONENT_MAX = 64
+"""No back-off grows so often. A larger exponent would overflow."""
 
 
 class Model(BaseModel):
@@ -259,6 +261,14 @@ class Restart(Model):
         if self.max < self.initial:
             raise ValueError("max is shorter than initial")
         return self
+
+    def pause_s(self, failures: int, chance: float) -> float:
+        """Returns the back-off after so many failures in a row, in seconds.
+
+        ``chance`` is a random number from 0 to 1. It spreads restarts of jobs that failed together.
+        """
+        grown = self.initial * self.factor ** min(failures - 1, _EXPONENT_MAX)
+        return min(self.max, grown) * (1 + self.jitter * chance)
 
 
 class Health(Model):

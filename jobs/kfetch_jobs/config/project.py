@@ -140,13 +140,6 @@ class Project:
             raise ConfigError(*wrong)
         return job
 
-    def check(self) -> dict[str, Job]:
-        """Returns every job. Raises ConfigError with the mistakes of all files."""
-        jobs, wrong = self.jobs_and_mistakes()
-        if wrong:
-            raise ConfigError(*wrong)
-        return jobs
-
     def jobs_and_mistakes(self) -> tuple[dict[str, Job], list[str]]:
         """Returns the jobs with valid files, and the mistakes of all files."""
         jobs: dict[str, Job] = {}

@@ -170,6 +170,8 @@ def resolved(items: Sequence[Selected], alias: str, columns: Mapping[str, Field]
             if name.lower() in map(str.lower, found):
                 raise NeedsSpark(f"two columns named {name}")
             text = ".".join(path)
+            if tuple(text.strip().split(".")) != path:
+                raise NeedsSpark(f"the name {text}")
             found[name] = f"{item.function}({text})" if item.function else text
     return found
 

@@ -8,8 +8,11 @@ trigger: {cron: "0 * * * *", timezone: Europe/Berlin}   runs as availableNow at 
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal, Self
+from zoneinfo import ZoneInfo
 
+from cronsim import CronSim
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 
 from kfetch_jobs.config.field_types import Chosen, Cron, SparkDuration, TimeZone
@@ -59,6 +62,20 @@ class Trigger(BaseModel):
     def finite(self) -> bool:
         """Whether the job's runs end by themselves."""
         return self.availableNow is not None or self.cron is not None
+
+    def next_time(self, now: float) -> float:
+        """Returns the first time of ``cron`` after ``now``; both in seconds since 1970.
+
+        The times are those of Debian's cron. If a change of the clocks leaves out a daily time, the
+        time comes right after the change. If a time comes twice, it counts once.
+
+        cronsim goes on by whole hours. Where clocks change by half an hour, on Lord Howe Island, it
+        may leave out times of the day of the change. In an hour that comes twice, it may count from
+        its first occurrence: it drops ``fold``.
+        """
+        start = datetime.fromtimestamp(now, ZoneInfo(self.timezone or "UTC"))
+        times = (time.timestamp() for time in CronSim(str(self.cron), start))
+        return next(time for time in times if time > now)
 
     def arguments(self) -> dict[str, Any]:
         """Returns the arguments of ``DataStreamWriter.trigger``."""

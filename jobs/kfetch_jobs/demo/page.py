@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kfetch_jobs.demo.worker import Worker
-from kfetch_jobs.kafka.ready import free_ports
-from kfetch_jobs.supervise.background import forget_up, wait_until_up
+from kfetch_jobs.kafka.ready import free_ports, is_free
 
 EVENTS_PER_S = 200
 """A slow stream, so that the page's curves move."""
@@ -27,14 +26,17 @@ def open_until_interrupted(
     """
     # A token of the user's shell would ask for a log-in. This page is for this machine alone.
     variables = {**environ, "KFETCH_TOKEN": "", "KFETCH_METRICS_TOKEN": ""}
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    forget_up(storage)
-    words = ("up", "--quiet", "--listen", address)
+    port = free_ports(1)[0]
+    page = f"http://127.0.0.1:{port}/"
+    words = ("up", "--quiet", "--listen", f"127.0.0.1:{port}")
     supervisor = Worker(words, project, variables, storage / "up.log")
     try:
         with suppress(KeyboardInterrupt):
-            announce(wait_until_up(storage, supervisor.pid, supervisor.check))
-            if not webbrowser.open(f"http://{address}/"):
+            while is_free(port):
+                supervisor.check()
+                time.sleep(_LOOK_S)
+            announce(f"page: {page}")
+            if not webbrowser.open(page):
                 announce("kfetch found no browser: open the page yourself")
             announce("press Ctrl-C to stop the job and Kafka")
             while True:

@@ -6,7 +6,7 @@ They go to stdout, which is for results. Everything else goes to stderr.
 from __future__ import annotations
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +18,6 @@ class Screen:
 
     def __init__(self, total: int) -> None:
         self._console = Console(stderr=True, highlight=False)
-        self._total = total
         self._bars = Progress(
             TextColumn("{task.description:>10}"),
             BarColumn(bar_width=40),
@@ -29,7 +28,8 @@ class Screen:
             # A file or a pipe gets the lines alone.
             disable=not self._console.is_terminal,
         )
-        self._ids: dict[str, TaskID] = {}
+        self._produced = self._bars.add_task("produced", total=total, note="")
+        self._landed = self._bars.add_task("in Delta", total=total, note="")
 
     def __enter__(self) -> Screen:
         self._bars.start()
@@ -48,13 +48,9 @@ class Screen:
 
     def update(self, produced: int, landed: int) -> None:
         """Move the two bars. Both arguments count events."""
-        self._update_bar("produced", produced, "")
-        self._update_bar("in Delta", landed, f"lag {max(0, produced - landed):,}")
-
-    def _update_bar(self, name: str, completed: int, note: str) -> None:
-        if name not in self._ids:
-            self._ids[name] = self._bars.add_task(name, total=self._total, note="")
-        self._bars.update(self._ids[name], completed=completed, note=note)
+        self._bars.update(self._produced, completed=produced)
+        note = f"lag {max(0, produced - landed):,}"
+        self._bars.update(self._landed, completed=landed, note=note)
 
 
 def show(summary: Summary) -> None:

@@ -42,11 +42,6 @@ class Worker:
         self._launched: LaunchedProcess | None = launch(command, output=self._log, detached=False)
 
     @property
-    def pid(self) -> int:
-        """The process id; 0 if the process has ended at once."""
-        return self._launched.pid if self._launched else 0
-
-    @property
     def _process(self) -> psutil.Process | None:
         launched = self._launched
         return find(launched.pid, launched.started, launched.start) if launched else None

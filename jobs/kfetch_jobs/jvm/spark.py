@@ -19,7 +19,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,7 +30,6 @@ from kfetch_jobs.errors import JobsError, SparkError
 from kfetch_jobs.jvm.java import find_java
 from kfetch_jobs.jvm.maven import jars
 from kfetch_jobs.jvm.properties import SUBMITTED, settings_file, settings_path
-from kfetch_jobs.util.files import try_lock, wait_for_lock
 from kfetch_jobs.util.redact import redacted_log
 
 if TYPE_CHECKING:
@@ -237,38 +236,20 @@ def _archive_directory(settings: Mapping[str, str]) -> str:
     return settings.get("spark.archives", "").split(",")[0].rpartition("#")[2]
 
 
-_LOCK = "lock"
-
-
 @contextmanager
 def temporary_directory(parent: Path) -> Iterator[Path]:
     """Yields a new directory below ``parent``, and removes it at the end.
 
-    Also removes what killed sessions have left there. Directories of living sessions stay. A
-    session holds the file ``lock`` of its directory, and the kernel releases it when its process
-    dies. ``parent/lock`` is held while a session looks for directories of killed ones.
+    Also removes what killed sessions have left there. No other session uses ``parent``: the holder
+    of a job's lock is alone in the job's directory.
     """
-    with ExitStack() as held:
-        with wait_for_lock(parent / _LOCK):
-            for path in parent.iterdir():
-                if path.name != _LOCK:
-                    _remove_abandoned(path)
-            own = Path(tempfile.mkdtemp(prefix="", dir=parent))
-            held.enter_context(try_lock(own / _LOCK))
-        try:
-            yield own
-        finally:
-            shutil.rmtree(own, ignore_errors=True)
-
-
-def _remove_abandoned(path: Path) -> None:
-    with suppress(OSError):  # another user's, or a killed JVM still writes there: the next time
-        if path.is_symlink() or not path.is_dir():
-            path.unlink()
-            return
-        with try_lock(path / _LOCK) as free:
-            if free:
-                shutil.rmtree(path)
+    shutil.rmtree(parent, ignore_errors=True)  # another user's files, for example, stay
+    parent.mkdir(parents=True, exist_ok=True)
+    own = Path(tempfile.mkdtemp(prefix="", dir=parent))
+    try:
+        yield own
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _use_java(java: Path) -> None:

@@ -8,40 +8,15 @@ import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NotRunning
 from kfetch_jobs.kafka import ready, state
 from kfetch_jobs.kafka.node import ClusterContext, Node
 from kfetch_jobs.util.files import wait_for_lock
 from kfetch_jobs.util.process import wait_until
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStatus:
-    """The present state of a node."""
-
-    node_id: int
-    address: str
-    pid: int | None
-    """None if it does not run"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """The present state of the cluster."""
-
-    directory: str
-    cluster_id: str
-    bootstrap_servers: str
-    nodes: tuple[NodeStatus, ...]
-
-    @property
-    def running(self) -> int:
-        """The number of running nodes."""
-        return sum(node.pid is not None for node in self.nodes)
 
 
 class Cluster:
@@ -104,15 +79,14 @@ class Cluster:
         return cls(context)
 
     def _refuse_running(self) -> None:
-        status = self.status()
-        if status.running:
+        if running := self.running:
             count = (
-                f"{status.running} of {len(status.nodes)} nodes are"
-                if (status.running < len(status.nodes))
+                f"{len(running)} of {len(self.nodes)} nodes are"
+                if len(running) < len(self.nodes)
                 else "the broker is"
             )
             raise AlreadyRunning(
-                f"{count} already running at {status.bootstrap_servers} in {status.directory}: "
+                f"{count} already running at {self.bootstrap_servers} in {self.directory}: "
                 "use it, stop it with kfetch broker stop, or name another directory with --dir"
             )
 
@@ -154,24 +128,31 @@ class Cluster:
         """Kafka's id of the cluster. It stays with the data."""
         return self._context.state.cluster_id
 
-    def status(self) -> Status:
-        """Returns the state of all nodes."""
-        return Status(
-            directory=str(self.directory),
-            cluster_id=self.cluster_id,
-            bootstrap_servers=self.bootstrap_servers,
-            nodes=tuple(
-                NodeStatus(node_id=node.node_id, address=node.address, pid=node.pid)
-                for node in self.nodes
-            ),
-        )
+    @property
+    def running(self) -> list[Node]:
+        """The nodes whose process lives."""
+        return [node for node in self.nodes if node.running]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the cluster's present state for ``--json``. The pid of a dead node is None."""
+        nodes = [
+            {"node_id": node.node_id, "address": node.address, "pid": node.pid}
+            for node in self.nodes
+        ]
+        return {
+            "directory": str(self.directory),
+            "cluster_id": self.cluster_id,
+            "bootstrap_servers": self.bootstrap_servers,
+            "nodes": nodes,
+            "running": sum(node["pid"] is not None for node in nodes),
+        }
 
     def stop(self, timeout_s: float = 20) -> None:
         """End all nodes with SIGTERM, and with SIGKILL after ``timeout_s`` seconds."""
         deadline = time.monotonic() + timeout_s
         for node in self.nodes:
             node.terminate()
-        wait_until(lambda: not self.status().running, deadline)
+        wait_until(lambda: not self.running, deadline)
         self.kill()
 
     def kill(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import socket
-import struct
 from collections.abc import Collection
 from typing import Any
 
@@ -70,18 +69,12 @@ def exchange(connection: socket.socket, request: Any, response: Any) -> Any:
     """Send a request of kafka-python. Returns the broker's answer, of the class ``response``."""
     request.with_header(correlation_id=1, client_id="kfetch-jobs")
     connection.sendall(request.encode(header=True, framed=True))
-    (length,) = struct.unpack(">i", _read(connection, 4))
-    return response.decode(_read(connection, length), header=True)
-
-
-def _read(connection: socket.socket, length: int) -> bytes:
-    data = bytearray()
-    while len(data) < length:
-        part = connection.recv(length - len(data))
-        if not part:
-            raise ConnectionResetError("the broker closed the connection")
-        data += part
-    return bytes(data)
+    with connection.makefile("rb") as stream:
+        length = int.from_bytes(stream.read(4))
+        data = stream.read(length)
+    if not data or len(data) < length:
+        raise ConnectionResetError("the broker closed the connection")
+    return response.decode(data, header=True)
 
 
 def missing(expected: Collection[int], port: int) -> set[int]:

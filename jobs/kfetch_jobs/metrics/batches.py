@@ -51,7 +51,7 @@ class BatchMetrics:
     """Follows the progress files of a storage. Lines that exist already do not count."""
 
     def __init__(self, storage: Path) -> None:
-        self._files = Follower.from_now_on(storage)
+        self._files = Follower(storage, from_now_on=True)
         self._sums: dict[str, _Sums] = {}
         self.damaged = 0
         """Lines that could not be parsed."""

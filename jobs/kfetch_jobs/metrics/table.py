@@ -36,13 +36,6 @@ class Entry:
             return "histogram"
         return "counter" if self.name.endswith("_total") else "gauge"
 
-    @property
-    def samples(self) -> tuple[str, ...]:
-        """The names of its time series."""
-        if self.kind == "histogram":
-            return tuple(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))
-        return (self.name,)
-
 
 _HISTOGRAMS = ("kfetch_job_batch_duration_seconds",)
 _ENTRIES = (

@@ -15,7 +15,7 @@ from pathlib import Path
 from kfetch.admin.checkpoint import Checkpoint
 from kfetch.admin.query import Offsets
 from kfetch.storage.open import StoredPath
-from kfetch.storage.versions import VersionedObject
+from kfetch.storage.versions import create
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.util.files import sync
 
@@ -57,16 +57,7 @@ def _commit(checkpoint: Checkpoint) -> str:
 
 
 def _write(file: StoredPath, text: str) -> None:
-    there = f"{file} is there already: somebody else has written the checkpoint"
-    if not isinstance(file, Path):
-        if VersionedObject(file).write(text.encode(), None) is None:
-            raise JobsError(there)
-        return
-    file.parent.mkdir(exist_ok=True)
-    if file.exists():
-        raise JobsError(there)
-    hidden = file.with_name(f".{file.name}.kfetch")
-    hidden.write_text(text)
-    sync(hidden)
-    hidden.rename(file)
-    sync(file.parent, file.parent.parent)
+    if not create(file, text.encode()):
+        raise JobsError(f"{file} is there already: somebody else has written the checkpoint")
+    if isinstance(file, Path):
+        sync(file.parent, file.parent.parent)

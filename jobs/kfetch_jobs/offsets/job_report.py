@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from uuid import UUID
+from dataclasses import dataclass, replace
 
 from kfetch.admin.checkpoint import Checkpoint
-from kfetch.admin.query import Position, SourceOptions
+from kfetch.admin.query import Offsets, SourceOptions
 from kfetch.admin.sources import KafkaReport, query_kafka
 from kfetch.errors import KfetchError
-from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.checkpoints.origin import check_cluster
@@ -30,18 +28,17 @@ class SourceReport:
 
     view: str
     options: SourceOptions
-    has_checkpoint: bool
-    """Whether the next run starts from the checkpoint; else it starts at ``startingOffsets``."""
-    known: Mapping[TopicPartition, Position] = field(default_factory=dict)
-    """The checkpoint's positions, at which the next run starts."""
-    known_ids: Mapping[str, UUID] = field(default_factory=dict)
+    number: int | None
+    """The number of the checkpoint's source; None if the checkpoint has none for the view."""
+    start: Offsets | None
+    """The offsets at which the next run starts; None: it starts at ``startingOffsets``."""
     kafka: KafkaReport
 
     @property
     def recreated(self) -> frozenset[str]:
         """Topics whose ids differ from those in the checkpoint."""
         now = self.kafka.topic_ids
-        known = self.known_ids.items()
+        known = self.start.topic_ids.items() if self.start else ()
         return frozenset(name for name, id_ in known if now.get(name, id_) != id_)
 
     @property
@@ -196,9 +193,8 @@ def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> 
     return SourceReport(
         view=view,
         options=options,
-        has_checkpoint=start is not None,
-        known=start.positions if start else {},
-        known_ids=start.topic_ids if start else {},
+        number=number,
+        start=start,
         kafka=replace(
             kafka,
             missing=job.user_sentence(kafka.missing),

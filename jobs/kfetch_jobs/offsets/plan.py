@@ -110,26 +110,24 @@ def plan_move(
     check_movable(job)
     report = job_report.report(job, time.time(), quick=False)
     checkpoint = _movable(job, report)
-    numbers = job_report.match_sources(job, checkpoint)
+    job_report.match_sources(job, checkpoint)  # raises an error if nobody can tell which is which
     existing = {one.tp for source in report.sources for one in source.kafka.partitions}
     chosen = chosen_partitions(choices, existing)
     whole = chosen == existing
-    ends_now = [_planned_ends(checkpoint, numbers[source.view]) for source in report.sources]
     parts = [
-        _source_moves(job, verb, target, chosen, source, planned_ends, margin_percent)
-        for source, planned_ends in zip(report.sources, ends_now, strict=True)
+        _source_moves(job, verb, target, chosen, source, checkpoint, margin_percent)
+        for source in report.sources
     ]
     ends: list[Offsets | None] = [*checkpoint.planned.sources] if checkpoint.planned else []
     dropped: list[TopicPartition] = []
     for source, part in zip(report.sources, parts, strict=True):
-        number = numbers[source.view]
-        if number is None:
+        if source.number is None:
             raise JobsError(
                 f"job {job.name}: the checkpoint has no offsets of {source.view}, which is "
                 "new in the job: run the job once before you move its offsets"
             )
-        gone = _gone(checkpoint, number, source) if whole and verb is Verb.RESET else []
-        ends[number] = _end(checkpoint, number, source, part, gone)
+        gone = _gone(source) if whole and verb is Verb.RESET else []
+        ends[source.number] = _end(source, part, gone)
         dropped += gone
     plan = MovePlan(
         verb=verb,
@@ -218,11 +216,11 @@ def _source_moves(
     target: MoveTarget,
     chosen: Collection[TopicPartition],
     source: SourceReport,
-    planned_ends: Mapping[TopicPartition, Position],
+    checkpoint: Checkpoint,
     margin_percent: int,
 ) -> _SourceMoves:
     _check_fits(job, verb, target, chosen, source)
-    here = source.kafka.partitions
+    here, planned_ends = source.kafka.partitions, _planned_ends(checkpoint, source.number)
     try:
         logs = log_offsets(source.options, [one.tp for one in here], target.timestamp_ms)
     except KfetchError as cause:
@@ -288,7 +286,7 @@ def _check_fits(
 
 def _offsets_of(partition: Partition, logs: LogOffsets, source: SourceReport) -> PartitionOffsets:
     tp = partition.tp
-    before = source.known.get(tp, Position(partition.position or 0))
+    before = _start(source).positions.get(tp, Position(partition.position or 0))
     if tp.topic in source.recreated:
         before = Position(0)  # the old topic's offset does not apply to the new one
     end = logs.ends[tp].offset
@@ -304,32 +302,30 @@ def _offsets_of(partition: Partition, logs: LogOffsets, source: SourceReport) ->
     )
 
 
-def _gone(checkpoint: Checkpoint, number: int, source: SourceReport) -> list[TopicPartition]:
-    start = checkpoint.start(number)
+def _start(source: SourceReport) -> Offsets:
+    """The checkpoint's offsets; none if the next run starts without it."""
+    return source.start or Offsets(positions={})
+
+
+def _gone(source: SourceReport) -> list[TopicPartition]:
     here = {one.tp for one in source.kafka.partitions}
-    return [tp for tp in start.positions if tp not in here] if start else []
+    return [tp for tp in _start(source).positions if tp not in here]
 
 
-def _end(
-    checkpoint: Checkpoint,
-    number: int,
-    source: SourceReport,
-    part: _SourceMoves,
-    gone: Collection[TopicPartition],
-) -> Offsets:
+def _end(source: SourceReport, part: _SourceMoves, gone: Collection[TopicPartition]) -> Offsets:
     """The checkpoint's positions after the move. Unmoved positions keep their leader epochs."""
-    start = checkpoint.start(number)
-    retained = {tp: at for tp, at in start.positions.items() if tp not in gone} if start else {}
+    start = _start(source)
+    retained = {tp: at for tp, at in start.positions.items() if tp not in gone}
     moved = {
         tp: at
         for tp, at in part.positions.items()
         if tp not in retained or retained[tp].offset != at.offset or tp.topic in source.recreated
     }
     names = {tp.topic for tp in retained | moved}
-    ids = {**(start.topic_ids if start else {}), **_ids(source, moved)}
+    ids = {**start.topic_ids, **_ids(source, moved)}
     ids = {name: id_ for name, id_ in ids.items() if name in names}
-    last = {tp: start.positions[tp] for tp in gone} if start else {}
-    left = start.left_after(last, retained | moved, ids, int(time.time())) if start else {}
+    last = {tp: start.positions[tp] for tp in gone}
+    left = start.left_after(last, retained | moved, ids, int(time.time()))
     return Offsets(positions=retained | moved, topic_ids=ids, left=left)
 
 

@@ -78,8 +78,8 @@ def _wrote(checkpoint: Checkpoint, backup: Backup) -> bool:
 
 
 def _newest_s(log: StoredPath) -> float:
-    if isinstance(log, Path):
-        files = log.iterdir() if log.is_dir() else ()
-        return max((file.stat().st_mtime for file in files if file.name.isdigit()), default=0.0)
     numbers = batch_numbers(log)
-    return (log / str(numbers[-1])).written_s() if numbers else 0.0
+    if not numbers:
+        return 0.0
+    newest = log / str(numbers[-1])
+    return newest.stat().st_mtime if isinstance(newest, Path) else newest.written_s()

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from kfetch_jobs.progress.progress_file import rotated_path
 
@@ -32,31 +31,17 @@ class _Cursor:
 class Follower:
     """Reads lines as jobs add them. Not for use by several threads."""
 
-    def __init__(self, storage: Path) -> None:
+    def __init__(self, storage: Path, *, from_now_on: bool = False) -> None:
+        """Begin with the rotated files, or skip all present content with ``from_now_on``."""
         self._storage = storage
         self._cursors: dict[str, _Cursor] = {}
         self.unfinished: set[str] = set()
         """Jobs with more new lines than the last call has read."""
-
-    @classmethod
-    def from_now_on(cls, storage: Path) -> Self:
-        """Returns a follower that skips the present content of the files."""
-        follower = cls(storage)
         for path in storage.glob(_FILES):
             with suppress(OSError):
-                status = path.stat()
-                follower._cursors[path.parent.name] = _Cursor(status.st_ino, status.st_size)
-        return follower
-
-    @classmethod
-    def from_the_start(cls, storage: Path) -> Self:
-        """Returns a follower that begins with the rotated files."""
-        follower = cls(storage)
-        for path in storage.glob(_FILES):
-            with suppress(OSError):
-                inode = rotated_path(path).stat().st_ino
-                follower._cursors[path.parent.name] = _Cursor(inode, 0)
-        return follower
+                status = (path if from_now_on else rotated_path(path)).stat()
+                position = status.st_size if from_now_on else 0
+                self._cursors[path.parent.name] = _Cursor(status.st_ino, position)
 
     def read_added(self, bytes_max: int) -> Iterator[tuple[str, list[str]]]:
         """Yields each job with its new whole lines, with their ends.

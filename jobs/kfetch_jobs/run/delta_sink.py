@@ -34,7 +34,7 @@ from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, SparkError
-from kfetch_jobs.run.batch_counts import BatchCounts
+from kfetch_jobs.run.batch_counts import BatchCounts, Letters
 from kfetch_jobs.run.dataframes import apply_transform, source_frames, user_mistakes
 from kfetch_jobs.run.dead_letter_frames import (
     check_no_registry,
@@ -99,12 +99,15 @@ def start(
             result.where(job.file.sink.deleteWhen)
     if job.dead_letters is not None:
         if not stateful_operator(result._jdf.queryExecution().analyzed()):
-            return _by_batch(job, frames["source"], _transforming(job, counts, check))
+            parts = partial(_transformed, job)
+            write = _with_letters(job, counts, check, parts, stateful=False)
+            return _by_batch(job, frames["source"], write)
         check_no_registry(job)
         places = places_of(frames.values())
         both = rows_and_places(result, places if _may_repeat(job) else dead_letters_among(places))
         counts.reads = stream_leaves(both._jdf.queryExecution().analyzed())
-        return _by_batch(job, both, _splitting(job, counts, check))
+        write = _with_letters(job, counts, check, split_rows_and_places, stateful=True)
+        return _by_batch(job, both, write)
     if job.file.sink.mode == "merge":
         return _by_batch(job, result, partial(_write_rows, job, check=check))
     return _append_natively(job, result)
@@ -213,44 +216,32 @@ def _copying(job: Job, copy: TableCopy, counts: BatchCounts, check: Check) -> Wr
     return write
 
 
-def _transforming(job: Job, counts: BatchCounts, check: Check) -> Write:
-    """Returns the writer of the source's micro-batches: the transform has no state."""
-    put_letters = _letters_writer(job, counts, check, stateful=False)
+def _transformed(job: Job, batch: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Returns the rows and the places of a micro-batch of the source."""
+    return apply_transform(job, good_records({"source": batch})), places_of([batch])
+
+
+def _with_letters(
+    job: Job,
+    counts: BatchCounts,
+    check: Check,
+    parts: Callable[[DataFrame], tuple[DataFrame, DataFrame]],
+    *,
+    stateful: bool,
+) -> Write:
+    """Returns the writer of dead letters and rows. ``parts`` makes rows and places of a batch.
+
+    The first micro-batch of a run may be a repeated one.
+    """
+    put_letters: Callable[..., Letters] = partial(repeat_letters, stateful=stateful)
 
     def write(batch: DataFrame, query: str, number: int) -> None:
+        nonlocal put_letters
         with _persisted(batch):
-            put_letters(places_of([batch]), query, number)
-            rows = apply_transform(job, good_records({"source": batch}))
+            rows, places = parts(batch)
+            counts.put(number, put_letters(job, places, query, number, check))
+            put_letters = write_letters
             _write_rows(job, rows, query, number, check=check)
-
-    return write
-
-
-def _splitting(job: Job, counts: BatchCounts, check: Check) -> Write:
-    """Returns the writer of the micro-batches of ``rows_and_places``."""
-    put_letters = _letters_writer(job, counts, check, stateful=True)
-
-    def write(batch: DataFrame, query: str, number: int) -> None:
-        with _persisted(batch):
-            rows, places = split_rows_and_places(batch)
-            put_letters(places, query, number)
-            _write_rows(job, rows, query, number, check=check)
-
-    return write
-
-
-def _letters_writer(job: Job, counts: BatchCounts, check: Check, *, stateful: bool) -> Write:
-    """Returns the writer of dead letters. The first micro-batch of a run may be a repeated one."""
-    first = True
-
-    def write(places: DataFrame, query: str, number: int) -> None:
-        nonlocal first
-        if first:
-            letters = repeat_letters(job, places, query, number, check, stateful=stateful)
-        else:
-            letters = write_letters(job, places, query, number, check)
-        first = False
-        counts.put(number, letters)
 
     return write
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from kfetch.errors import CheckpointError, CheckpointInUse, LeaseLost
 from kfetch.storage.lease import LENGTH_S
@@ -39,43 +38,26 @@ _REQUEST = 1 / 6
 _WAYS = "kfetch pause {job} if kfetch up runs it, else with SIGTERM"
 
 
-class Fence(Protocol):
+@dataclass(frozen=True, slots=True)
+class Fence:
     """What allows this process to write the checkpoint."""
+
+    lease: HeldLease | None
+    """None for a checkpoint that no other host uses, as the job's file says."""
+    term: TermFile | None
+    """For a run whose supervisor must lead the project, too."""
 
     def check(self) -> None:
         """Raises LeaseLost if another process may write. Call it right before a commit."""
+        if self.term and (trouble := self.term.trouble()):
+            raise LeaseLost(trouble, action="the run has stopped, because another one may go on")
+        if self.lease:
+            self.lease.check()
 
     def trouble(self) -> str:
         """Returns why the work must stop; nothing while all is well. It asks nobody."""
-
-
-class NoFence:
-    """Stands for the lease of a checkpoint that no other host uses, as the job's file says."""
-
-    def check(self) -> None:
-        """Do nothing."""
-
-    def trouble(self) -> str:
-        """Returns nothing."""
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
-class _LedFence:
-    """A fence of a run whose supervisor must lead the project, too."""
-
-    fence: Fence
-    term: TermFile
-
-    def check(self) -> None:
-        """See ``Fence``."""
-        if trouble := self.term.trouble():
-            raise LeaseLost(trouble, action="the run has stopped, because another one may go on")
-        self.fence.check()
-
-    def trouble(self) -> str:
-        """See ``Fence``."""
-        return self.term.trouble() or self.fence.trouble()
+        trouble = self.term.trouble() if self.term else ""
+        return trouble or (self.lease.trouble() if self.lease else "")
 
 
 @contextmanager
@@ -89,8 +71,7 @@ def hold_job(job: Job, purpose: str, term: TermFile | None = None) -> Iterator[F
     """
     with ExitStack() as held:
         _lock(job, held)
-        fence = _lease(job, purpose, held)
-        yield _LedFence(fence, term) if term else fence
+        yield Fence(_lease(job, purpose, held), term)
 
 
 def _lock(job: Job, held: ExitStack) -> None:
@@ -102,10 +83,10 @@ def _lock(job: Job, held: ExitStack) -> None:
         )
 
 
-def _lease(job: Job, purpose: str, held: ExitStack) -> Fence:
+def _lease(job: Job, purpose: str, held: ExitStack) -> HeldLease | None:
     file = lease_file(job, request_s=_LENGTH_S * _REQUEST)
     if file is None:
-        return NoFence()
+        return None
     suspends = isinstance(file, VersionedDirectory) and not _may_be_shared(file.path)
     holding = hold(
         file,

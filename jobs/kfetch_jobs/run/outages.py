@@ -75,18 +75,10 @@ def _named(*names: str) -> Callable[[BaseException], bool]:
 
 
 def _status(error: BaseException) -> object:
-    response = getattr(error, "response", None)
-    for owner, name in (
-        (error, "http_status_code"),
-        (error, "status_code"),
-        (error, "status"),
-        (response, "status_code"),
-        (response, "status"),
-    ):
-        status = getattr(owner, name, None)
-        if isinstance(status, int):
-            return status
-    return None
+    owners = (error, getattr(error, "response", None))
+    names = ("http_status_code", "status_code", "status")
+    found = (getattr(owner, name, None) for owner in owners for name in names)
+    return next((status for status in found if isinstance(status, int)), None)
 
 
 PYTHON: tuple[Callable[[BaseException], bool], ...] = (

@@ -2,7 +2,6 @@
 
 state_machine.py    what a job does next: all moves; pure
 job_state.py        the state of a job: its phases and orders
-rules.py            the rules for the state machine, and cron times: pure
 job_files.py        the job of an order, and of an adopted run
 store.py            states, runs and orders, in SQLite
 database.py         opens the database: tables, journal
@@ -11,7 +10,7 @@ wall_clock.py       by how much somebody has set the clock
 processes.py        the processes of a run
 run_process.py      the process of a recorded run, and its command
 run_killer.py       kills what lives of ended runs
-supervised_job.py   one job of the supervisor, and its rules
+supervised_job.py   one job of the supervisor
 supervisor.py       the loop around them
 heartbeat.py        when the loop last completed a round
 supervisor_lock.py  one supervisor per storage

@@ -174,10 +174,9 @@ def _token(version: Version | None) -> str | None:
 def _errors(file: VersionedFile) -> Iterator[None]:
     try:
         yield
-    except OSError as cause:
-        raise SupervisorError(f"{file} can't be used: {cause.strerror or cause}") from None
-    except ValueError as cause:
-        raise SupervisorError(f"{file} can't be used: {cause}") from None
+    except (OSError, ValueError) as cause:
+        why = getattr(cause, "strerror", None) or cause
+        raise SupervisorError(f"{file} can't be used: {why}") from None
 
 
 class Lead:

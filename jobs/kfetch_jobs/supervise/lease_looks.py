@@ -12,7 +12,7 @@ from kfetch.errors import KfetchError
 from kfetch.storage.lease import Life, Sight, parse
 from kfetch.storage.processes import life_of
 from kfetch.storage.versions import VersionedFile
-from kfetch_jobs.checkpoints.location import lease_file, local_directory
+from kfetch_jobs.checkpoints.location import lease_file
 from kfetch_jobs.config import Job
 from kfetch_jobs.supervise.status import LeaseStatus
 
@@ -28,23 +28,18 @@ class LeaseLooks:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, "kfetch-lease-look")
-        self._here: dict[str, LeaseStatus | None] = {}
         self._looks: dict[str, Future[LeaseStatus | None]] = {}
 
     def begin(self, job: Job) -> None:
-        """Look at the lease of a job's checkpoint: in a thread if it is in a store."""
-        if local_directory(job) is not None:
-            self._here[job.name] = _look(job)
-        else:
-            self._looks[job.name] = self._pool.submit(_look, job)
+        """Look at the lease of a job's checkpoint, in a thread."""
+        self._looks[job.name] = self._pool.submit(_look, job)
 
     def ended(self) -> dict[str, LeaseStatus | None]:
         """Returns the leases by the names of their jobs; None if nobody holds one."""
         done, _ = wait(self._looks.values(), _ALL_S)
         self._pool.shutdown(wait=False, cancel_futures=True)
         late = LeaseStatus(trouble=f"the store did not answer within {_ALL_S:g} s")
-        asked = self._looks.items()
-        return self._here | {name: one.result() if one in done else late for name, one in asked}
+        return {name: one.result() if one in done else late for name, one in self._looks.items()}
 
 
 def _look(job: Job) -> LeaseStatus | None:

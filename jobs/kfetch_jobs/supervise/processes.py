@@ -20,7 +20,6 @@ import psutil
 
 from kfetch_jobs.util.files import owner_only
 from kfetch_jobs.util.process import find, start_of, wait_until
-from kfetch_jobs.util.rotating_log import LOG_BYTES_MAX, older_log
 
 MARK = "KFETCH_RUN"
 GONE_WITHIN_S = 10.0
@@ -118,8 +117,6 @@ def launch(
     ``log`` gets its output, ``directory`` is its working directory.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    for path in (log, log.with_name("spark.log")):
-        _rotate(path)
     with open(log, "ab", opener=owner_only) as output:
         child = subprocess.Popen(
             command,
@@ -135,17 +132,6 @@ def launch(
     except psutil.NoSuchProcess:
         started = time.time()
     return RunProcess(child.pid, started, start_of(child.pid), mark, child)
-
-
-def _rotate(log: Path) -> None:
-    with suppress(FileNotFoundError):
-        if log.stat().st_size > LOG_BYTES_MAX:
-            os.replace(log, older_log(log))
-
-
-def adopt(pid: int, started: float, start: str, mark: str) -> RunProcess:
-    """Returns a process that another supervisor started, alive or not."""
-    return RunProcess(pid, started, start, mark)
 
 
 def find_by_mark(mark: str) -> RunProcess | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from kfetch_jobs.config import Project
 from kfetch_jobs.config.snapshot import snapshot_path
 from kfetch_jobs.jvm.properties import settings_path
-from kfetch_jobs.supervise.processes import RunProcess, adopt, find_by_mark
+from kfetch_jobs.supervise.processes import RunProcess, find_by_mark
 from kfetch_jobs.supervise.store import Run
 
 Command = Callable[[str, Path], Sequence[str]]
@@ -52,5 +52,5 @@ def run_process(storage: Path, run: Run) -> RunProcess:
     mark = run_mark(storage, run.id)
     if run.pid is None or run.process_started_s is None:
         # Its supervisor died before the start of the process, or before it recorded the pid.
-        return find_by_mark(mark) or adopt(_NO_PID, 0.0, "", mark)
-    return adopt(run.pid, run.process_started_s, run.process_start, mark)
+        return find_by_mark(mark) or RunProcess(_NO_PID, 0.0, "", mark)
+    return RunProcess(run.pid, run.process_started_s, run.process_start, mark)

@@ -1,10 +1,10 @@
 """What a supervised job does next: pure. Time, chance and processes come in as arguments.
 
-    state          = initial_state(rules, now)
-    state          = apply_order(rules, state, Order.PAUSE, now)         an order arrives
-    state          = after_launch(rules, state, now)                     the process has started
-    state          = after_exit(rules, state, kind, why, now, chance)    the process has ended
-    state, action  = tick(rules, state, facts)                           time passes: do the action
+    state          = initial_state(file, now)
+    state          = apply_order(file, state, Order.PAUSE, now)         an order arrives
+    state          = after_launch(file, state, now)                     the process has started
+    state          = after_exit(file, state, kind, why, now, chance)    the process has ended
+    state, action  = tick(file, state, facts)                           time passes: do the action
 
 Orders and exits only change the state, and only ``tick`` returns an action. So a supervisor that
 dies between the two takes the action after its restart.
@@ -15,20 +15,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.job_state import Action, Facts, JobState, Order, Phase
-from kfetch_jobs.supervise.rules import Rules
+
+if TYPE_CHECKING:
+    from kfetch_jobs.config.models import JobFile
 
 SILENT_KILLS_MAX = 3
 """The supervisor kills so many silent runs at one micro-batch. Then it lets a run go on."""
 _SERVED_S = 3 * 3600.0
 """A cron time that comes again because the clock went back by less has had its run. Debian's cron
 has the same limit."""
+_MARGIN_S = 20.0
+"""Spark and its JVM need up to this long to end, after the micro-batch."""
 
 
 def initial_state(
-    rules: Rules, now: float, before: JobState | None = None, ended_s: float | None = None
+    file: JobFile, now: float, before: JobState | None = None, ended_s: float | None = None
 ) -> JobState:
     """Returns the state at a supervisor's start.
 
@@ -37,7 +42,7 @@ def initial_state(
     begin anew, with the cron times that have passed since.
     """
     if before is None:
-        return JobState(phase=Phase.WAITING, since_s=now, due_s=rules.first_due(now))
+        return JobState(phase=Phase.WAITING, since_s=now, due_s=_first_due(file, now))
     if before.phase in (Phase.STOPPED, Phase.PAUSED):
         return before
     if before.phase is Phase.STOPPING and before.then in (Phase.STOPPED, Phase.PAUSED):
@@ -46,12 +51,19 @@ def initial_state(
     return JobState(
         phase=Phase.WAITING,
         since_s=now,
-        due_s=now if forced else _due_after_pause(rules, before, now, ended_s),
+        due_s=now if forced else _due_after_pause(file, before, now, ended_s),
         forced=forced,
         started_s=before.started_s,
         finished_s=before.finished_s,
         queued=before.queued,
     )
+
+
+def _first_due(file: JobFile, now: float) -> float | None:
+    """When the first run begins; None if it waits for the jobs in ``after``."""
+    if file.trigger.cron is not None:
+        return file.trigger.next_time(now)
+    return None if file.after else now
 
 
 def _was_interrupted(before: JobState) -> bool:
@@ -60,18 +72,18 @@ def _was_interrupted(before: JobState) -> bool:
 
 
 def _due_after_pause(
-    rules: Rules, before: JobState, now: float, ended_s: float | None
+    file: JobFile, before: JobState, now: float, ended_s: float | None
 ) -> float | None:
     """When the next run is due after a time without a supervisor.
 
-    The job's rules may be new, so a due time of the old ones counts only if it had come already.
+    The job's file may be new, so a due time of the old one counts only if it had come already.
     """
     since_s = now if ended_s is None else min(now, ended_s)
-    if rules.times is None:
-        return rules.first_due(now)
+    if file.trigger.cron is None:
+        return _first_due(file, now)
     if before.phase is Phase.WAITING and before.due_s is not None and before.due_s <= since_s:
         return before.due_s
-    return rules.next_time(since_s)
+    return file.trigger.next_time(since_s)
 
 
 def interrupt(state: JobState, now: float) -> JobState:
@@ -81,7 +93,7 @@ def interrupt(state: JobState, now: float) -> JobState:
     return _moved(state, Phase.STOPPING, now, then=Phase.RUNNING, asked=False)
 
 
-def after_clock_step(rules: Rules, state: JobState, step_s: float, now: float) -> JobState:
+def after_clock_step(file: JobFile, state: JobState, step_s: float, now: float) -> JobState:
     """Returns the state after somebody has set the clock by ``step_s``, to ``now``.
 
     All durations stay. A cron time that has come stays due. If the clock goes back by hours, the
@@ -92,23 +104,23 @@ def after_clock_step(rules: Rules, state: JobState, step_s: float, now: float) -
     state = replace(state, since_s=state.since_s + step_s, **moved)
     if state.due_s is None:
         return state
-    if _is_no_cron_time(rules, state) or state.due_s <= now - step_s:
+    if _is_no_cron_time(file, state) or state.due_s <= now - step_s:
         return replace(state, due_s=state.due_s + step_s)
-    return planned_again(rules, state, now) if step_s < -_SERVED_S else state
+    return planned_again(file, state, now) if step_s < -_SERVED_S else state
 
 
-def planned_again(rules: Rules, state: JobState, now: float) -> JobState:
+def planned_again(file: JobFile, state: JobState, now: float) -> JobState:
     """Returns the state without a cron time beyond the next one. A wrong clock may have set it."""
-    if state.due_s is None or state.due_s <= now or _is_no_cron_time(rules, state):
+    if state.due_s is None or state.due_s <= now or _is_no_cron_time(file, state):
         return state
-    return replace(state, due_s=min(state.due_s, rules.next_time(now)))
+    return replace(state, due_s=min(state.due_s, file.trigger.next_time(now)))
 
 
-def _is_no_cron_time(rules: Rules, state: JobState) -> bool:
-    return rules.times is None or state.forced or state.phase is Phase.BACKOFF
+def _is_no_cron_time(file: JobFile, state: JobState) -> bool:
+    return file.trigger.cron is None or state.forced or state.phase is Phase.BACKOFF
 
 
-def apply_order(rules: Rules, state: JobState, order: Order, now: float) -> JobState:
+def apply_order(file: JobFile, state: JobState, order: Order, now: float) -> JobState:
     """Returns the state after an order. An order without a sense in this phase changes nothing."""
     if state.phase.has_process:
         return _apply_to_process(state, order, now)
@@ -120,7 +132,7 @@ def apply_order(rules: Rules, state: JobState, order: Order, now: float) -> JobS
         # The due time stays: after ``resume`` the job goes on waiting.
         return _moved(state, Phase.PAUSED, now, then=state.phase)
     if order is Order.RESUME and state.phase is Phase.PAUSED:
-        return _resumed(rules, state, now)
+        return _resumed(file, state, now)
     return state
 
 
@@ -141,14 +153,14 @@ def _apply_to_process(state: JobState, order: Order, now: float) -> JobState:
     return _moved(state, Phase.STOPPING, now, then=_PHASE_AFTER[order], asked=False)
 
 
-def _resumed(rules: Rules, state: JobState, now: float) -> JobState:
+def _resumed(file: JobFile, state: JobState, now: float) -> JobState:
     if state.then is Phase.FINISHED:
         return _moved(state, Phase.FINISHED, now, then=None)
     if state.then is None:  # the pause cut its run short: it goes on at once
         return _run_now(state, now)
     due_s = state.due_s
-    if rules.times is not None and due_s is not None and due_s < now:
-        due_s = rules.first_due(now)  # skip the times during the pause
+    if file.trigger.cron is not None and due_s is not None and due_s < now:
+        due_s = _first_due(file, now)  # skip the times during the pause
     return _moved(state, Phase.WAITING, now, then=None, due_s=due_s)
 
 
@@ -157,37 +169,37 @@ def _run_now(state: JobState, now: float) -> JobState:
     return replace(state, failures=0, silent_kills=0, sentence="")
 
 
-def after_launch(rules: Rules, state: JobState, now: float) -> JobState:
+def after_launch(file: JobFile, state: JobState, now: float) -> JobState:
     """Returns the state after the start of the process."""
-    due_s = rules.next_time(now) if rules.times is not None else None
+    due_s = file.trigger.next_time(now) if file.trigger.cron is not None else None
     return _moved(state, Phase.RUNNING, now, started_s=now, due_s=due_s, forced=False, asked=False)
 
 
 def after_exit(
-    rules: Rules, state: JobState, kind: ExitKind, sentence: str, now: float, chance: float
+    file: JobFile, state: JobState, kind: ExitKind, sentence: str, now: float, chance: float
 ) -> JobState:
     """Returns the state after the end of the process.
 
     ``chance`` is a random number from 0 to 1.
     """
     if state.phase is Phase.STOPPING and state.then is not Phase.BACKOFF:
-        return _exit_by_order(rules, state, kind, now)
-    if kind is ExitKind.FINISHED and rules.finite:
-        return _after_finish(rules, state, now)
+        return _exit_by_order(file, state, kind, now)
+    if kind is ExitKind.FINISHED and file.trigger.finite:
+        return _after_finish(file, state, now)
     if state.phase is Phase.STOPPING:
         kind, sentence = ExitKind.HUNG, state.sentence
     return _after_failure(
-        rules, state, kind, sentence or _UNEXPECTED_EXITS.get(kind, str(kind)), now, chance
+        file, state, kind, sentence or _UNEXPECTED_EXITS.get(kind, str(kind)), now, chance
     )
 
 
-def after_interruption(rules: Rules, state: JobState, now: float) -> JobState:
+def after_interruption(file: JobFile, state: JobState, now: float) -> JobState:
     """Returns the state after the end of a running process for a reason outside its job.
 
     That is no failure. The job goes on after the first pause, so that no fault makes it start all
     the time.
     """
-    return _moved(state, Phase.WAITING, now, due_s=now + rules.initial_s, forced=True)
+    return _moved(state, Phase.WAITING, now, due_s=now + file.restart.initial, forced=True)
 
 
 _UNEXPECTED_EXITS = {
@@ -196,10 +208,10 @@ _UNEXPECTED_EXITS = {
 }
 
 
-def _exit_by_order(rules: Rules, state: JobState, kind: ExitKind, now: float) -> JobState:
+def _exit_by_order(file: JobFile, state: JobState, kind: ExitKind, now: float) -> JobState:
     then = state.then
-    if kind is ExitKind.FINISHED and rules.finite:  # it finished before the SIGTERM
-        state = _after_finish(rules, replace(state, then=None), now)
+    if kind is ExitKind.FINISHED and file.trigger.finite:  # it finished before the SIGTERM
+        state = _after_finish(file, replace(state, then=None), now)
         if then is Phase.PAUSED:
             return _moved(state, Phase.PAUSED, now, then=state.phase)
         if then is Phase.RUNNING:
@@ -210,40 +222,41 @@ def _exit_by_order(rules: Rules, state: JobState, kind: ExitKind, now: float) ->
     return _moved(state, then, now, then=None, due_s=None, failures=0, queued=False)
 
 
-def _after_finish(rules: Rules, state: JobState, now: float) -> JobState:
+def _after_finish(file: JobFile, state: JobState, now: float) -> JobState:
     queued = state.queued
     state = replace(state, finished_s=now, failures=0, silent_kills=0, sentence="")
     state = replace(state, queued=False)
-    if rules.times is not None:
-        due_s = now if queued else rules.next_time(now)
+    if file.trigger.cron is not None:
+        due_s = now if queued else file.trigger.next_time(now)
         return _moved(state, Phase.WAITING, now, due_s=due_s)
-    if rules.after:
+    if file.after:
         return _moved(state, Phase.WAITING, now, due_s=None)
     return _moved(state, Phase.FINISHED, now, due_s=None)
 
 
 def _after_failure(
-    rules: Rules, state: JobState, kind: ExitKind, sentence: str, now: float, chance: float
+    file: JobFile, state: JobState, kind: ExitKind, sentence: str, now: float, chance: float
 ) -> JobState:
-    failures = 1 if _was_healthy(rules, state, now) else state.failures + 1
+    failures = 1 if _was_healthy(file, state, now) else state.failures + 1
     state = replace(state, failures=failures, sentence=sentence, then=None)
-    if kind.needs_a_person or (rules.attempts is not None and failures > rules.attempts):
+    attempts = file.restart.attempts
+    if kind.needs_a_person or (attempts is not None and failures > attempts):
         return _moved(state, Phase.FAILED, now, due_s=None)
-    return _moved(state, Phase.BACKOFF, now, due_s=now + rules.pause_s(failures, chance))
+    return _moved(state, Phase.BACKOFF, now, due_s=now + file.restart.pause_s(failures, chance))
 
 
-def _was_healthy(rules: Rules, state: JobState, now: float) -> bool:
-    return state.started_s is not None and now - state.started_s >= rules.reset_after_s
+def _was_healthy(file: JobFile, state: JobState, now: float) -> bool:
+    return state.started_s is not None and now - state.started_s >= file.restart.resetAfter
 
 
-def tick(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
+def tick(file: JobFile, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
     """Returns the state and the action that is due now. ``after_launch`` confirms a launch."""
     if state.phase is Phase.RUNNING:
-        return _tick_running(rules, state, facts)
+        return _tick_running(file, state, facts)
     if state.phase is Phase.STOPPING:
-        return _tick_stopping(rules, state, facts)
+        return _tick_stopping(file, state, facts)
     if state.phase in (Phase.WAITING, Phase.BACKOFF):
-        return _tick_waiting(_bounded_backoff(rules, state, facts.now), facts)
+        return _tick_waiting(_bounded_backoff(file, state, facts.now), facts)
     return state, None
 
 
@@ -269,14 +282,14 @@ def _turn(name: str, state: JobState) -> tuple[bool, float, str]:
     return not state.forced, math.inf if state.ready_s is None else state.ready_s, name
 
 
-def upstream_finished(rules: Rules, state: JobState, others: Mapping[str, JobState]) -> bool:
+def upstream_finished(file: JobFile, state: JobState, others: Mapping[str, JobState]) -> bool:
     """Returns whether the jobs in ``after`` have finished.
 
     A job whose runs end by themselves needs finishes since its own last start. For other jobs, one
     finish is enough.
     """
-    since_s = state.started_s if rules.finite and state.started_s is not None else 0.0
-    finishes = (others[name].finished_s if name in others else None for name in rules.after)
+    since_s = state.started_s if file.trigger.finite and state.started_s is not None else 0.0
+    finishes = (others[name].finished_s if name in others else None for name in file.after)
     return all(at is not None and at > since_s for at in finishes)
 
 
@@ -285,28 +298,31 @@ def _is_due(state: JobState, facts: Facts) -> bool:
     return facts.has_file and may_run and (state.due_s is None or state.due_s <= facts.now)
 
 
-def _bounded_backoff(rules: Rules, state: JobState, now: float) -> JobState:
+def _bounded_backoff(file: JobFile, state: JobState, now: float) -> JobState:
     """Shorten a back-off that grew because somebody set the clock back."""
-    latest = now + rules.max_s * (1 + rules.jitter)
+    latest = now + file.restart.max * (1 + file.restart.jitter)
     if state.phase is Phase.BACKOFF and state.due_s is not None and state.due_s > latest:
         return replace(state, due_s=latest)
     return state
 
 
-def _tick_running(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
+def _tick_running(file: JobFile, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
     now = facts.now
-    if state.failures and _was_healthy(rules, state, now):
+    if state.failures and _was_healthy(file, state, now):
         state = replace(state, failures=0, sentence="")
-    if rules.times is not None and state.due_s is not None and state.due_s <= now:
-        state = replace(state, due_s=rules.next_time(now), queued=rules.queue)
-    if facts.has_committed or (facts.is_idle and _was_healthy(rules, state, now)):
+    if file.trigger.cron is not None and state.due_s is not None and state.due_s <= now:
+        state = replace(
+            state, due_s=file.trigger.next_time(now), queued=file.trigger.overlap == "queue"
+        )
+    if facts.has_committed or (facts.is_idle and _was_healthy(file, state, now)):
         state = replace(state, silent_kills=0)
-    if rules.no_progress_s is not None and facts.silent_s > rules.no_progress_s:
-        return _tick_silent(rules, state, facts)
+    limit_s = file.health.noProgress
+    if limit_s is not None and facts.silent_s > limit_s:
+        return _tick_silent(file, state, facts)
     return state, None
 
 
-def _tick_silent(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
+def _tick_silent(file: JobFile, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
     """End a run without progress; but not again and again at one micro-batch.
 
     A micro-batch that takes longer than the limit each time would never end.
@@ -321,13 +337,13 @@ def _tick_silent(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState,
     )
     hung = _moved(state, Phase.STOPPING, facts.now, then=Phase.BACKOFF, asked=False)
     hung = replace(hung, sentence=sentence, silent_kills=kills)
-    return _tick_stopping(rules, hung, facts)
+    return _tick_stopping(file, hung, facts)
 
 
-def _tick_stopping(rules: Rules, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
+def _tick_stopping(file: JobFile, state: JobState, facts: Facts) -> tuple[JobState, Action | None]:
     if not state.asked:
         return replace(state, asked=True), Action.END
-    late = facts.now - state.since_s > rules.stop_s
+    late = facts.now - state.since_s > file.stopWithin + _MARGIN_S
     return state, Action.KILL if late else None
 
 

@@ -141,6 +141,10 @@ class Store:
                 rows = {name: [*map(dict, db.execute(query))] for name, query in _SHARED.items()}
                 _put_version(db, self.publish(rows))
 
+    def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
+        with database_errors(self._path):
+            return self._db.execute(query, values).fetchall()
+
     def load(self, state: SharedState) -> None:
         """Replace states, runs and replies by those of a leader, if these are newer."""
         with self._transaction() as db:
@@ -150,8 +154,7 @@ class Store:
 
     def states(self) -> dict[str, JobState]:
         """Returns the states of all jobs that a supervisor has seen, by name."""
-        with database_errors(self._path):
-            rows = self._db.execute("SELECT name, state FROM jobs ORDER BY name").fetchall()
+        rows = self._rows("SELECT name, state FROM jobs ORDER BY name")
         return {row["name"]: _state(row["state"]) for row in rows}
 
     def save(self, states: Mapping[str, JobState]) -> None:
@@ -241,9 +244,7 @@ class Store:
 
     def _runs(self, rest: str, *values: object) -> list[Run]:
         query = f"SELECT * FROM runs {_WITH_START} {rest}"  # noqa: S608 - no values in it
-        with database_errors(self._path):
-            rows = self._db.execute(query, values).fetchall()
-        return [_run(row) for row in rows]
+        return [_run(row) for row in self._rows(query, *values)]
 
     def add_order(self, job: str, order: Order, now: float, ends_s: float | None = None) -> int:
         """Add an order for the supervisor, and return its id. It is void after ``ends_s``."""
@@ -271,21 +272,16 @@ class Store:
 
     def shared_replies(self) -> dict[str, str]:
         """Returns the replies to the last orders of other hosts, by the ids of these."""
-        with database_errors(self._path):
-            rows = self._db.execute(_REPLIES).fetchall()
-        return {row["shared_id"]: row["answer"] for row in rows}
+        return {row["shared_id"]: row["answer"] for row in self._rows(_REPLIES)}
 
     def waiting_orders(self) -> list[WaitingOrder]:
         """Returns the orders without a reply, the oldest first."""
-        with database_errors(self._path):
-            rows = self._db.execute(
-                "SELECT id, job, asked, ends_s FROM orders WHERE answer IS NULL ORDER BY id"
-            ).fetchall()
+        rows = self._rows(
+            "SELECT id, job, asked, ends_s FROM orders WHERE answer IS NULL ORDER BY id"
+        )
         return [
-            WaitingOrder(
-                id=row["id"], job=row["job"], order=Order(row["asked"]), ends_s=row["ends_s"]
-            )
-            for row in rows
+            WaitingOrder(id=id_, job=job, order=Order(order), ends_s=ends_s)
+            for id_, job, order, ends_s in rows
         ]
 
     def record_reply(
@@ -313,9 +309,8 @@ class Store:
 
     def reply_to(self, order: int) -> str | None:
         """Returns the reply to an order; None while it waits."""
-        with database_errors(self._path):
-            row = self._db.execute("SELECT answer FROM orders WHERE id = ?", (order,)).fetchone()
-        return row["answer"] if row else None
+        rows = self._rows("SELECT answer FROM orders WHERE id = ?", order)
+        return rows[0]["answer"] if rows else None
 
     def record_start(self, supervisor: SupervisorRecord) -> None:
         """Record the start of a supervisor, which holds the lock."""
@@ -343,9 +338,8 @@ class Store:
 
     def last_supervisor(self) -> SupervisorRecord | None:
         """Returns the running supervisor, or the last one; None before the first."""
-        with database_errors(self._path):
-            row = self._db.execute(f"SELECT * FROM supervisor {_WITH_START}").fetchone()  # noqa: S608
-        return None if row is None else SupervisorRecord(**_fields(row, SupervisorRecord))
+        rows = self._rows(f"SELECT * FROM supervisor {_WITH_START}")  # noqa: S608
+        return SupervisorRecord(**_fields(rows[0], SupervisorRecord)) if rows else None
 
 
 _LAST_RUNS = (

@@ -1,4 +1,4 @@
-"""One job of a supervisor: its file as it was read, its rules, its state, and its process."""
+"""One job of a supervisor: its file as it was read, its state, and its process."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
-from kfetch_jobs.config import Job
+from kfetch_jobs.config import Job, JobFile
 from kfetch_jobs.config.cross_checks import same_rows_mistake, writes_same_records
-from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
 from kfetch_jobs.progress.progress_file import committed_since
 from kfetch_jobs.progress.reports import Pulse, read_pulse
 from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.processes import RunProcess
-from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.state_machine import after_clock_step
 
 log = logging.getLogger("kfetch_jobs.supervisor")
@@ -23,16 +21,12 @@ log = logging.getLogger("kfetch_jobs.supervisor")
 HELD = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED)
 """Phases in which only an order starts a job again. The supervisor checks that order itself."""
 
-_MARGIN_S = 20.0
-"""Spark and its JVM need up to this long to end, after the micro-batch."""
-
 
 @dataclass(slots=True)
 class SupervisedJob:
     """One job, and its process during a run."""
 
     job: Job
-    rules: Rules
     state: JobState
     run: int | None = None
     process: RunProcess | None = None
@@ -42,6 +36,11 @@ class SupervisedJob:
     """When the supervisor launched the run, or first saw its present pulse."""
     heard_at: float | None = None
     """The moment in that pulse."""
+
+    @property
+    def file(self) -> JobFile:
+        """The job's file, as it was read."""
+        return self.job.file
 
     @property
     def has_file(self) -> bool:
@@ -75,28 +74,9 @@ class SupervisedJob:
 
     def clock_stepped(self, step_s: float, now: float) -> None:
         """Keep all durations: somebody has set the clock by ``step_s``, to ``now``."""
-        self.state = after_clock_step(self.rules, self.state, step_s, now)
+        self.state = after_clock_step(self.file, self.state, step_s, now)
         if self.heard_s is not None:
             self.heard_s += step_s
-
-
-def rules_of(file: JobFile) -> Rules:
-    """Returns the rules that a job's file states."""
-    trigger, restart = file.trigger, file.restart
-    return Rules(
-        finite=trigger.finite,
-        times=CronTimes(trigger.cron, trigger.timezone or "UTC") if trigger.cron else None,
-        queue=trigger.overlap == "queue",
-        after=tuple(file.after),
-        initial_s=restart.initial,
-        max_s=restart.max,
-        factor=restart.factor,
-        jitter=restart.jitter,
-        reset_after_s=restart.resetAfter,
-        attempts=restart.attempts,
-        stop_s=file.stopWithin + _MARGIN_S,
-        no_progress_s=file.health.noProgress,
-    )
 
 
 def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:

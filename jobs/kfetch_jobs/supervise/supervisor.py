@@ -35,7 +35,6 @@ from kfetch_jobs.supervise.job_state import Action, Facts, JobState, Order, Phas
 from kfetch_jobs.supervise.leadership import Lead
 from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply, outdated_file_notice
 from kfetch_jobs.supervise.processes import GONE_WITHIN_S, kill_together, launch
-from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.run_killer import RunKiller, report_interruption
 from kfetch_jobs.supervise.run_process import (
     Command,
@@ -49,7 +48,6 @@ from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord, WaitingOrd
 from kfetch_jobs.supervise.supervised_job import (
     SupervisedJob,
     history_entry,
-    rules_of,
     second_writer,
     single_writers,
     waiting_jobs,
@@ -139,14 +137,13 @@ class Supervisor:
         jobs = jobs | self._jobs_of_runs(jobs, mistaken)
         jobs = single_writers(jobs, states, {run.job for run in self._living_runs()})
         for job in jobs.values():
-            if job.file.enabled:
-                rules, before = rules_of(job.file), states.get(job.name)
-                if before is not None:
-                    before = state_machine.after_clock_step(rules, before, set_back_s, now)
-                if before is None or clean:
-                    before = state_machine.initial_state(rules, now, before, ended_s)
-                before = state_machine.planned_again(rules, before, now)
-                self._jobs[job.name] = SupervisedJob(job, rules, before)
+            before = states.get(job.name)
+            if before is not None:
+                before = state_machine.after_clock_step(job.file, before, set_back_s, now)
+            if before is None or clean:
+                before = state_machine.initial_state(job.file, now, before, ended_s)
+            before = state_machine.planned_again(job.file, before, now)
+            self._jobs[job.name] = SupervisedJob(job, before)
         for run in self._store.open_runs():
             if run.job in self._jobs:
                 self._recover(run, self._jobs[run.job])
@@ -195,9 +192,8 @@ class Supervisor:
         supervised.run = run.id
         supervised.process = process = run_process(self._project.storage, run)
         if not supervised.state.phase.has_process:
-            supervised.state = state_machine.after_launch(
-                supervised.rules, supervised.state, run.started_s
-            )
+            state = supervised.state
+            supervised.state = state_machine.after_launch(supervised.file, state, run.started_s)
         if process.alive:
             process.start = process.start or start_of(process.pid)  # an older kfetch recorded none
             self._store.started(run.id, process.pid, process.started, process.start)
@@ -208,7 +204,7 @@ class Supervisor:
         before = supervised.state
         if before.phase.has_process and supervised.process is None:
             supervised.state = replace(
-                state_machine.initial_state(supervised.rules, now, before),
+                state_machine.initial_state(supervised.file, now, before),
                 failures=before.failures,
                 silent_kills=before.silent_kills,
                 sentence=before.sentence,
@@ -311,48 +307,37 @@ class Supervisor:
 
         The command withdraws its order when it gives up. It may do so while a round hangs.
         """
-        before = copy(self._jobs.get(waiting.job))
-        reply, recorded = self._carry_out(waiting.job, waiting.order, now), False
-        try:
-            changed = self._changed_states()
-            recorded = self._store.record_reply(waiting.id, reply.to_text(), changed)
-        finally:
-            if not recorded:
-                self._put_back(waiting.job, before)
-        if recorded:
-            self._saved |= changed
-        else:
+        supervised, reply = self._carry_out(waiting.job, waiting.order, now)
+        states = {waiting.job: supervised.state} if supervised else {}
+        if not self._store.record_reply(waiting.id, reply.to_text(), states):
             log.warning("job %s: %s: withdrawn meanwhile", waiting.job, waiting.order)
+            return
+        if supervised:
+            self._jobs[waiting.job] = supervised
+        self._saved |= states
 
-    def _put_back(self, name: str, before: SupervisedJob | None) -> None:
-        """Make a job what it was before an order."""
-        if before is None:
-            self._jobs.pop(name, None)
-        else:
-            supervised = self._jobs[name]
-            supervised.job, supervised.rules = before.job, before.rules
-            supervised.state = before.state
-
-    def _carry_out(self, name: str, order: Order, now: float) -> OrderReply:
-        """Carry an order out, or refuse it with a reason."""
+    def _carry_out(
+        self, name: str, order: Order, now: float
+    ) -> tuple[SupervisedJob | None, OrderReply]:
+        """Returns a job as an order changes it, and the reply. No job: the order is refused."""
+        supervised = copy(self._jobs.get(name))
         if order in _STARTING_ORDERS:
             try:
-                self._reread(name, order)
+                supervised = self._reread(name, order, supervised)
             except JobsError as error:
-                return OrderReply(message=error.message, exit_code=error.exit_code)
+                return None, OrderReply(message=error.message, exit_code=error.exit_code)
             except Exception as error:  # a bug that one job triggers must not stop the others
-                return OrderReply(message=unexpected_mistake(name, error), exit_code=1)
-        supervised = self._jobs.get(name)
+                return None, OrderReply(message=unexpected_mistake(name, error), exit_code=1)
         if supervised is None:
-            return OrderReply(message=f"job {name} is not supervised", exit_code=1)
-        supervised.state = state_machine.apply_order(supervised.rules, supervised.state, order, now)
+            return None, OrderReply(message=f"job {name} is not supervised", exit_code=1)
+        supervised.state = state_machine.apply_order(supervised.file, supervised.state, order, now)
         log.info("job %s: %s: %s", name, order, supervised.state.phase)
         starting = order in _STARTING_ORDERS
         notice = outdated_file_notice(supervised.job, supervised.state) if starting else ""
-        return OrderReply(message=notice)
+        return supervised, OrderReply(message=notice)
 
-    def _reread(self, name: str, order: Order) -> None:
-        """Read the job's files again: they may have changed, or be new.
+    def _reread(self, name: str, order: Order, present: SupervisedJob | None) -> SupervisedJob:
+        """Read the job's files again: they may have changed, or be new. Returns the job with them.
 
         A job that runs on keeps the files that its run was started with. Raises ConfigError for a
         mistake, and SupervisorError if the job may not run.
@@ -360,25 +345,26 @@ class Supervisor:
         job = job_now(self._project, name)
         if sentence := second_writer(job, self._jobs.values()):
             raise SupervisorError(sentence)
-        rules = rules_of(job.file)
-        if name not in self._jobs:
-            self._add(job, rules, time.time())
-        elif order is Order.RESTART or self._jobs[name].state.phase is not Phase.RUNNING:
-            self._jobs[name].job, self._jobs[name].rules = job, rules
+        if present is None:
+            return self._new(job, time.time())
+        if order is Order.RESTART or present.state.phase is not Phase.RUNNING:
+            present.job = job
+        return present
 
-    def _add(self, job: Job, rules: Rules, now: float) -> None:
-        state = state_machine.initial_state(rules, now, self._store.states().get(job.name))
-        self._jobs[job.name] = SupervisedJob(job, rules, state)
+    def _new(self, job: Job, now: float) -> SupervisedJob:
+        state = state_machine.initial_state(job.file, now, self._store.states().get(job.name))
+        supervised = SupervisedJob(job, state)
         for run in self._store.open_runs():
             if run.job == job.name:
-                self._recover(run, self._jobs[job.name])
+                self._recover(run, supervised)
+        return supervised
 
     def _check(self, supervised: SupervisedJob, now: float) -> None:
         if supervised.process is not None and not supervised.process.alive:
             self._process_ended(supervised, now)
         now = self._clock.late(now)
         supervised.state, action = state_machine.tick(
-            supervised.rules, supervised.state, self._facts(supervised, now)
+            supervised.file, supervised.state, self._facts(supervised, now)
         )
         if action is Action.LAUNCH and not self._shutting_down:
             self._launch(supervised, now)
@@ -392,8 +378,8 @@ class Supervisor:
             supervised.process.kill()
 
     def _facts(self, supervised: SupervisedJob, now: float) -> Facts:
-        rules, state = supervised.rules, supervised.state
-        limited = rules.no_progress_s is not None
+        file, state = supervised.file, supervised.state
+        limited = file.health.noProgress is not None
         pulse = supervised.pulse() if limited else None
         silent_s = supervised.silent_s(pulse, now, self._clock.late(now)) if limited else 0.0
         others = {name: other.state for name, other in self._jobs.items()}
@@ -401,7 +387,7 @@ class Supervisor:
         ahead = state_machine.jobs_ahead(supervised.job.name, others)
         return Facts(
             now=now,
-            upstream_finished=state_machine.upstream_finished(rules, state, others),
+            upstream_finished=state_machine.upstream_finished(file, state, others),
             has_room=running + ahead < self._project.file.concurrency,
             has_file=supervised.has_file,
             silent_s=silent_s,
@@ -411,7 +397,7 @@ class Supervisor:
 
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
         job, now = supervised.job, self._clock.late(now)
-        state = state_machine.after_launch(supervised.rules, supervised.state, now)
+        state = state_machine.after_launch(job.file, supervised.state, now)
         self._remove_old_reports(job)
         supervised.run = run = self._store.begin(job.name, state, now)
         supervised.state = self._saved[job.name] = state
@@ -462,14 +448,12 @@ class Supervisor:
         assert supervised.run is not None
         kind, sentence = history_entry(supervised, report)
         chance = random.random()  # noqa: S311 - spreads restarts
-        name, rules, state = supervised.job.name, supervised.rules, supervised.state
+        name, file, state = supervised.job.name, supervised.file, supervised.state
         batches, rows = supervised.committed()
         if report.interrupted and state.phase is Phase.RUNNING:
-            state = state_machine.after_interruption(rules, state, now)
+            state = state_machine.after_interruption(file, state, now)
         else:
-            state = state_machine.after_exit(
-                rules, state, report.kind, report.sentence, now, chance
-            )
+            state = state_machine.after_exit(file, state, report.kind, report.sentence, now, chance)
         self._store.end(
             supervised.run, now, kind, sentence, batches=batches, rows=rows, states={name: state}
         )

@@ -42,7 +42,7 @@ class Terms:
     ) -> None:
         """``stop`` and ``hurry``: see ``Supervisor.run``.
 
-        ``ready`` is called when it leads or waits, with a sentence about that if there are several
+        ``ready`` is called once it leads or waits, with a sentence about that if there are several
         hosts.
         """
         self._project, self._command = project, command
@@ -93,12 +93,17 @@ class Terms:
             self._pause(LOOK_S)
 
     def _supervise(self, supervisor: Supervisor, sentence: str) -> None:
-        self._supervisor, self._is_up = supervisor, True
+        self._supervisor = supervisor
         try:
-            self._ready(sentence)
+            self._come_up(sentence)
             supervisor.run(self._stop, self._hurry)
         finally:
             self._looked_s, self._supervisor = time.time(), None
+
+    def _come_up(self, sentence: str) -> None:
+        if not self._is_up:
+            self._is_up = True
+            self._ready(sentence)
 
     def _wait(self, sight: Sight) -> None:
         """Wait until the next look at a lease that another process holds."""
@@ -125,13 +130,13 @@ class Terms:
             store.record_start(
                 SupervisorRecord.of_this_process(self._project.environment_name, now)
             )
-        self._waits_since_s, self._is_up = now, True
+        self._waits_since_s = now
         for mistake in self._project.jobs_and_mistakes()[1]:
             log.error("%s", mistake)
         holder = sight.lease.holder if sight.lease else None
         sentence = f"{holder or 'An unknown process'} leads. This host waits."
         log.info("%s", sentence)
-        self._ready(sentence)
+        self._come_up(sentence)
 
     def _say(self, now: float) -> None:
         """Tell the other hosts now and then that this one waits."""

@@ -62,7 +62,7 @@ class RunLog:
         self._bytes_max = bytes_max
         self._now = now
         self._descriptors = descriptors
-        self._unchecked = 0
+        self._unchecked = bytes_max  # runs before may have filled it
         self.lock = threading.RLock()  # a destructor may write in a thread that holds the lock
 
     def install(self) -> None:

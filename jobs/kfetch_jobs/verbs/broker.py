@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from kfetch.admin.cli.arguments import Json, print_result
 from kfetch_jobs.errors import ConfigError
-
-if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
-    from kfetch_jobs.kafka.cluster import Status
 
 DIRECTORY = Path(".kfetch/broker")
 
@@ -85,14 +81,13 @@ def start(
         detached=True,
         timeout_s=timeout,
     )
-    status = cluster.status()
     reused = f"it has the data of an earlier start (remove {directory} for an empty broker)"
     lines = [
-        f"Kafka is ready at {status.bootstrap_servers}",
+        f"Kafka is ready at {cluster.bootstrap_servers}",
         *([reused] if cluster.reused else []),
         f"stop it with: kfetch broker stop{_dir_option(directory)}",
     ]
-    print_result(as_json, _json(status, reused=cluster.reused), lines)
+    print_result(as_json, cluster.to_json() | {"reused": cluster.reused}, lines)
 
 
 @app.command()
@@ -105,13 +100,14 @@ def status(directory: Dir = DIRECTORY, as_json: Json = False) -> None:
     """
     from kfetch_jobs.kafka.cluster import Cluster
 
-    now = Cluster.attach(directory).status()
+    now = Cluster.attach(directory).to_json()
     lines = [
-        f"node {node.node_id}  {node.address}  {f'pid {node.pid}' if node.pid else 'not running'}"
-        for node in now.nodes
+        f"node {node['node_id']}  {node['address']}  "
+        + (f"pid {node['pid']}" if node["pid"] else "not running")
+        for node in now["nodes"]
     ]
-    print_result(as_json, _json(now), lines)
-    if now.running < len(now.nodes):
+    print_result(as_json, now, lines)
+    if now["running"] < len(now["nodes"]):
         raise typer.Exit(1)
 
 
@@ -126,10 +122,10 @@ def stop(directory: Dir = DIRECTORY, as_json: Json = False) -> None:
     from kfetch_jobs.kafka.cluster import Cluster
 
     cluster = Cluster.attach(directory)
-    running = cluster.status().running
+    running = len(cluster.running)
     cluster.stop()
     sentence = f"stopped {running} node(s)" if running else "no broker was running"
-    print_result(as_json, _json(cluster.status(), stopped=running), [sentence])
+    print_result(as_json, cluster.to_json() | {"stopped": running}, [sentence])
 
 
 def parse_properties(lines: list[str]) -> dict[str, str]:
@@ -153,7 +149,3 @@ def _announce_download() -> None:
 
 def _dir_option(directory: Path) -> str:
     return "" if directory == DIRECTORY else f" --dir {directory}"
-
-
-def _json(status: Status, **more: object) -> dict[str, Any]:
-    return asdict(status) | {"running": status.running} | more

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,12 +85,6 @@ def report(step: str) -> None:
     typer.echo(f"kfetch: {step} …", err=True)
 
 
-def add(app: typer.Typer) -> None:
-    """Mount the verbs."""
-    app.command(short_help="Move a job's offsets, and leave its table alone.")(reset)
-    app.command(short_help="Read records again, each row once.")(replay)
-
-
 @with_project
 def reset(
     job: JobName,
@@ -129,10 +123,8 @@ def reset(
     from kfetch_jobs.offsets.moves import Verb
 
     target = _target(to_earliest, to_latest, to_datetime, by_duration, shift_by, from_file)
-    request = _MoveRequest(
-        job, Verb.RESET, target, topic or [], execute, give_up_batch=give_up_batch
-    )
-    _move(request, project, partitions, as_json)
+    move = partial(_move, project, job, Verb.RESET, target, topic or [])
+    move(execute=execute, partitions=partitions, as_json=as_json, give_up_batch=give_up_batch)
 
 
 @with_project
@@ -185,25 +177,8 @@ def replay(
     from kfetch_jobs.offsets.moves import Verb
 
     target = _target(to_earliest, False, to_datetime, by_duration, shift_by, from_file)
-    request = _MoveRequest(
-        job, Verb.REPLAY, target, topic or [], execute, several_rows=several_rows, margin=margin
-    )
-    _move(request, project, partitions, as_json)
-
-
-@dataclass(frozen=True, slots=True)
-class _MoveRequest:
-    """The arguments of a reset or a replay."""
-
-    job: str
-    verb: Verb
-    target: MoveTarget
-    topics: Sequence[str]
-    execute: bool
-    give_up_batch: bool = False
-    several_rows: bool = False
-    margin: int = 0
-    """The margin of a replay at the log starts, in percent of a log."""
+    move = partial(_move, project, job, Verb.REPLAY, target, topic or [], margin=margin)
+    move(execute=execute, partitions=partitions, as_json=as_json, several_rows=several_rows)
 
 
 def _target(
@@ -233,36 +208,37 @@ def _target(
 
 
 def _move(
-    request: _MoveRequest,
     project: Project,
-    all_partitions: bool,
+    name: str,
+    verb: Verb,
+    target: MoveTarget,
+    topics: Sequence[str],
+    *,
+    execute: bool,
+    partitions: bool,
     as_json: bool,
+    margin: int = 0,
+    **allowed: bool,
 ) -> None:
-    from kfetch_jobs.offsets.execution import execute, jobs_at_rest
+    """``margin``: of a replay at the log starts, in percent. ``allowed``: see ``execute``."""
+    from kfetch_jobs.offsets import execution
     from kfetch_jobs.offsets.moves import TopicChoice, Verb
     from kfetch_jobs.offsets.plan import plan_move
     from kfetch_jobs.offsets.shared_tables import jobs_on_same_tables
     from kfetch_jobs.run.tables import unfenced
 
-    job = project.job(request.job)
-    choices = [TopicChoice.of(text) for text in request.topics]
+    job = project.job(name)
+    choices = [TopicChoice.of(text) for text in topics]
     done: MoveResult | None = None
-    others = jobs_on_same_tables(project, job) if request.verb is Verb.REPLAY else []
-    with jobs_at_rest(project, job, *others) if request.execute else nullcontext(unfenced) as check:
-        plan = plan_move(job, request.verb, request.target, choices, request.margin)
+    others = jobs_on_same_tables(project, job) if verb is Verb.REPLAY else []
+    rest = execution.jobs_at_rest(project, job, *others) if execute else nullcontext(unfenced)
+    with rest as check:
+        plan = plan_move(job, verb, target, choices, margin)
         if not as_json:
-            _show(plan, all_partitions)
+            _show(plan, partitions)
             show_others(others)
-        if request.execute:
-            done = execute(
-                project,
-                job,
-                plan,
-                check,
-                give_up_batch=request.give_up_batch,
-                several_rows=request.several_rows,
-                report=report,
-            )
+        if execute:
+            done = execution.execute(project, job, plan, check, report=report, **allowed)
     if as_json:
         typer.echo(json.dumps(_json(plan, done, others)))
     elif done is None:

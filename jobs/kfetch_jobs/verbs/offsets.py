@@ -113,5 +113,6 @@ def _source_json(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
     }
 
 
-moves.add(app)
-undo.add(app)
+app.command(short_help="Move a job's offsets, and leave its table alone.")(moves.reset)
+app.command(short_help="Read records again, each row once.")(moves.replay)
+app.command(short_help="Undo the last reset or replay.")(undo.undo)

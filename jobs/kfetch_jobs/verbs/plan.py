@@ -25,12 +25,6 @@ _LINES_MAX = 20
 """The number of partitions or losses in a list. ``kfetch plan --json`` has all of them."""
 
 
-def add(app: typer.Typer) -> None:
-    """Mount the verbs."""
-    app.command(short_help="Show what a job would read now, and whether it can.")(plan)
-    app.command(short_help="Show how far jobs are behind Kafka's log ends.")(lag)
-
-
 @with_project
 def plan(job: JobName, *, project: Project, as_json: Json = False) -> None:
     """Show what a run of the job would read, from which offsets, and whether Kafka has them.
@@ -147,7 +141,7 @@ def _limit(report: JobReport) -> str:
 def _show_source(job: str, source: SourceReport) -> None:
     servers = ",".join(f"{host}:{port}" for host, port in source.options.bootstrap)
     kafka = source.kafka
-    start = "continues from its checkpoint" if source.has_checkpoint else _starting(source)
+    start = "continues from its checkpoint" if source.start else _starting(source)
     typer.echo(
         f"{source.view}: {counted(len(kafka.partitions), 'partition')} at {servers}, {start}"
     )
@@ -231,7 +225,7 @@ def _source_json(source: SourceReport) -> dict[str, Any]:
     return {
         "view": source.view,
         "servers": [f"{host}:{port}" for host, port in source.options.bootstrap],
-        "goes_on": source.has_checkpoint,
+        "goes_on": source.start is not None,
         "fail_on_data_loss": source.options.fail_on_data_loss,
         "losses": list(source.kafka.losses),
         "topics": {name: topic_id.hex for name, topic_id in source.kafka.topic_ids.items()},

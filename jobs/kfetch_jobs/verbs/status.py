@@ -22,14 +22,6 @@ if TYPE_CHECKING:  # late in the verbs: `kfetch --help` needs none of it
 _WATCH_S = 1.0
 
 
-def add(app: typer.Typer) -> None:
-    """Mount the verbs."""
-    app.command("list", short_help="List the jobs that the project's files describe.")(list_jobs)
-    app.command(short_help="Show the state of each job.")(status)
-    app.command(short_help="Show the last runs of jobs, and how they ended.")(history)
-    app.command(short_help="Print the log of a job or of the supervisor.")(logs)
-
-
 def _overview(project: Project) -> ProjectStatus:
     from kfetch_jobs.supervise.status_reader import read_status
     from kfetch_jobs.supervise.store import Store

@@ -6,7 +6,6 @@ import logging
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,17 +34,6 @@ Timeout = Annotated[
 ]
 
 
-def add(app: typer.Typer) -> None:
-    """Mount the verbs."""
-    app.command(short_help="Keep all jobs running.")(up)
-    app.command(short_help="Stop the supervisor and all jobs.")(down)
-    app.command(short_help="Run a job now, and keep it running.")(start)
-    app.command(short_help="Stop a job until you start it.")(stop)
-    app.command(short_help="Stop a job, and run it again at once.")(restart)
-    app.command(short_help="Stop a job until you resume it.")(pause)
-    app.command(short_help="Run a paused job again.")(resume)
-
-
 @with_project
 def up(
     *,
@@ -60,6 +48,7 @@ def up(
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Write the log only to its file, not to the terminal.")
     ] = False,
+    tell: Annotated[bool, typer.Option(hidden=True)] = False,
     listen: Listen = None,
 ) -> None:
     """Start the supervisor. It runs the project's jobs until Ctrl-C, SIGTERM or kfetch down.
@@ -84,7 +73,6 @@ def up(
     if detach:
         _detach(project, listen)
         return
-    from kfetch_jobs.supervise.background import note_up
     from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
     from kfetch_jobs.supervise.terms import Terms
     from kfetch_jobs.util.redact import redacted_output
@@ -100,15 +88,13 @@ def up(
         ExitStack() as page,
     ):
 
-        @cache
-        def sentence() -> str:
+        def ready(lead: str) -> None:
             address = page.enter_context(
                 serving(project, listener, logins, lambda: terms.last_step_s)
             )
-            return page_sentence(address, token=bool(logins.token), closed=closed)
-
-        def ready(lead: str) -> None:
-            note_up(project.storage, "\n".join(filter(None, (lead, sentence()))))
+            sentence = page_sentence(address, token=bool(logins.token), closed=closed)
+            if tell:  # ``up --detach`` waits for it
+                typer.echo("\n".join(filter(None, (lead, sentence))))
 
         terms = Terms(project, stop, hurry, ready)
         terms.run()

@@ -27,11 +27,6 @@ if TYPE_CHECKING:  # late in the verb: `kfetch --help` needs none of it
     from kfetch_jobs.offsets.undo import UndoPlan
 
 
-def add(app: typer.Typer) -> None:
-    """Mount the verb."""
-    app.command(short_help="Undo the last reset or replay.")(undo)
-
-
 @with_project
 def undo(
     job: JobName,

@@ -55,7 +55,7 @@ class Observer:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._files = Follower.from_the_start(project.storage)
+        self._files = Follower(project.storage)
         self._curves: dict[str, JobCurves] = {}
         self._lock = threading.Lock()
         self._overview: ProjectStatus | None = None

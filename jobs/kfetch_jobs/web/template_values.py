@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kfetch.admin.agents import QueryStatus, Status
 from kfetch.admin.query import FetchStats
 from kfetch_jobs.metrics.fetches import readers_of
 from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.partition_lags import PartitionLags
 from kfetch_jobs.progress.reports import read_partition_lags
 from kfetch_jobs.supervise.status import JobStatus
-from kfetch_jobs.supervise.store import Run
 from kfetch_jobs.web.curve import WINDOWS
 from kfetch_jobs.web.drawing import Bar, bars, sparkline
 from kfetch_jobs.web.job_status import DisplayedStatus, displayed_status
@@ -71,77 +69,54 @@ def _row(job: JobStatus, snapshot: Snapshot, observer: Observer) -> JobRow:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaggingPartitions:
-    """Partitions that are behind, the furthest first."""
+def lagging_partitions(lags: PartitionLags) -> dict[str, object]:
+    """Returns the table beside the heat map, for people who can't see the map.
 
-    partitions: int
-    behind: int
-    """The number of partitions that are behind."""
-    worst: tuple[tuple[str, int, int, float], ...]
-    """Topic, partition, offsets behind, seconds of waiting."""
-    at: float
-    left_out: int
-
-
-def lagging_partitions(lags: PartitionLags) -> LaggingPartitions:
-    """Returns the table beside the heat map, for people who can't see the map."""
+    ``behind``: the number of partitions that are behind. ``worst``: the furthest behind, with
+    topic, partition, offsets behind, seconds of waiting.
+    """
     rows = [
         (topic.topic, *values)
         for topic in lags.topics
         for values in zip(topic.partitions, topic.behind, topic.waiting_s, strict=True)
     ]
     late = [row for row in rows if row[2] > 0]
-    return LaggingPartitions(
-        partitions=len(rows) + lags.left_out,
-        behind=len(late),
-        worst=tuple(heapq.nlargest(BEHIND_SHOWN, late, key=lambda row: row[2])),
-        at=lags.at,
-        left_out=lags.left_out,
-    )
+    return {
+        "partitions": len(rows) + lags.left_out,
+        "behind": len(late),
+        "worst": heapq.nlargest(BEHIND_SHOWN, late, key=lambda row: row[2]),
+        "at": lags.at,
+        "left_out": lags.left_out,
+    }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPage:
-    """The values of a job's page."""
+def job_page(
+    job: JobStatus, snapshot: Snapshot, observer: Observer, directory: Path
+) -> dict[str, object]:
+    """Returns the values of a job's page. ``directory`` has the job's files.
 
-    row: JobRow
-    batches: list[tuple[Batch, list[Bar]]]
-    reading: bool
-    """Whether its progress file is not read to its end yet."""
-    runs: list[Run]
-    trouble: str
-    """The error, if the runs can't be read."""
-    lagging: LaggingPartitions | None
-    agents: list[tuple[Status, QueryStatus]]
-    """The agents on this machine that read for the job."""
-    totals: FetchStats
-    """What these agents have counted."""
-    reasons: Rows
-    """Why they could not decode keys and values."""
-    unknown_fields: Rows
-    """Fields that schemas lack."""
-
-
-def job_page(job: JobStatus, snapshot: Snapshot, observer: Observer, directory: Path) -> JobPage:
-    """Returns the values of a job's page. ``directory`` has the job's files."""
+    ``reading``: whether its progress file is not read to its end yet. ``trouble``: the error, if
+    the runs can't be read. ``agents``: the agents on this machine that read for the job.
+    ``totals``: what these have counted. ``reasons``: why they could not decode keys and values.
+    ``unknown_fields``: fields that schemas lack.
+    """
     lags = read_partition_lags(directory)
     runs, trouble = observer.runs(job.name)
     reading = job.name in snapshot.reading
     readers = readers_of(snapshot.agents, job)
     totals = sum((query.totals for _, query in readers), FetchStats())
-    return JobPage(
-        row=_row(job, snapshot, observer),
-        batches=batch_bars([] if reading else observer.batches(job.name)[:BATCHES_SHOWN]),
-        reading=reading,
-        runs=runs,
-        trouble=trouble,
-        lagging=lagging_partitions(lags) if lags else None,
-        agents=readers,
-        totals=totals,
-        reasons=most_frequent(totals.undecoded_kinds),
-        unknown_fields=most_frequent(totals.unknown_fields),
-    )
+    return {
+        "row": _row(job, snapshot, observer),
+        "batches": batch_bars([] if reading else observer.batches(job.name)[:BATCHES_SHOWN]),
+        "reading": reading,
+        "runs": runs,
+        "trouble": trouble,
+        "lagging": lagging_partitions(lags) if lags else None,
+        "agents": readers,
+        "totals": totals,
+        "reasons": most_frequent(totals.undecoded_kinds),
+        "unknown_fields": most_frequent(totals.unknown_fields),
+    }
 
 
 def most_frequent(counts: Mapping[str, Mapping[str, int]]) -> Rows:

@@ -17,8 +17,6 @@ from zipfile import BadZipFile, ZipFile
 
 from kfetch.errors import ArchiveError
 
-__all__ = ["add_bytecode", "pyspark_archive"]
-
 _UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
 """Python does not compare the bytecode with its source: nobody edits files in an archive."""
 

@@ -22,8 +22,6 @@ from kfetch.options import SourceOptions
 from kfetch.options.subscription import STRATEGIES
 from kfetch.spark.options import parse
 
-__all__ = ["Finding", "SourceCheck", "verify"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -166,8 +164,7 @@ def _findings(report: KafkaReport) -> Iterator[Finding]:
         yield Finding(
             code="BROKER_ERROR",
             sentence=f"{tp} has no leader: start its brokers, or wait for an election",
-            topic=tp.topic,
-            partition=tp.partition,
+            **tp._asdict(),
         )
 
 

@@ -20,8 +20,6 @@ from kfetch.storage.lease_holder import hold
 from kfetch.storage.open import lease_beside
 from kfetch.storage.processes import this_process
 
-__all__ = ["QUIET_S", "check_at_rest", "hold_lease"]
-
 QUIET_S = 60.0
 """A checkpoint that was written more recently may belong to a running query."""
 _LOGS = ("offsets", "commits", "sources")

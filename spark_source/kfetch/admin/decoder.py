@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DecoderState", "state", "warm"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderState:
@@ -15,8 +13,6 @@ class DecoderState:
     """Whether the cache has it. If not, the first read compiles it, which takes some seconds."""
     directory: str
     """The cache directory with the compiled code; empty if no cache has it."""
-    reference: bool
-    """Whether KFETCH_RECORDS selects the slow decoder in pure Python, which needs no compiling."""
 
 
 def state() -> DecoderState:
@@ -24,12 +20,10 @@ def state() -> DecoderState:
 
     A broken numba or llvmlite can raise any exception.
     """
-    from kfetch import decoding
     from kfetch.compiled import native
 
-    reference = decoding.IMPLEMENTATION != "kernel"
-    directory = "" if reference else native.cache_directory()
-    return DecoderState(compiled=bool(directory), directory=directory, reference=reference)
+    directory = native.cache_directory()
+    return DecoderState(compiled=bool(directory), directory=directory)
 
 
 def warm() -> str:

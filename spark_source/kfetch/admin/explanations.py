@@ -14,8 +14,6 @@ from importlib.resources import files
 
 from kfetch.errors import KfetchError, OptionError
 
-__all__ = ["classes", "code_classes", "meaning_and_action", "page", "without_links"]
-
 _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 _MODULES = ("kfetch.errors", "kfetch_jobs.errors")
 """Subclasses of other modules are details of these classes and have no code of their own."""

@@ -25,17 +25,6 @@ from kfetch.errors import CheckpointError
 from kfetch.model import TopicPartition
 from kfetch.offsets import Offsets, Position, from_json
 
-__all__ = [
-    "NO_OFFSET",
-    "PlannedBatch",
-    "SourceLine",
-    "Writer",
-    "connector_json",
-    "initial_text",
-    "parse_batch",
-    "parse_initial",
-]
-
 NO_OFFSET = "-"
 """The line of a source without an offset (OffsetSeqLog.SERIALIZED_VOID_OFFSET)."""
 _VERSIONS = ("v1", "v2")

@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -46,24 +46,24 @@ _AGENT_BYTES = 400 << 20
 class Platform:
     """One process's machine, as ``kfetch check`` prints it. Sizes are in bytes; 0 is unknown."""
 
-    host: str
-    system: str
+    host: str = ""
+    system: str = ""
     """The operating system and the kind of CPU."""
-    cpus: int
+    cpus: int = 0
     """Processors that this process may use."""
-    versions: dict[str, str]
+    versions: dict[str, str] = field(default_factory=dict)
     """Of kfetch, Python, Java and packages. A package that is not installed is missing."""
-    memory_limit: int
+    memory_limit: int = 0
     """The limit of the cgroup, or the lowest one of those above it."""
-    memory_used: int
+    memory_used: int = 0
     """What the cgroup of the limit uses now. The kernel's cache of files counts, too."""
-    shared_memory: int
+    shared_memory: int = 0
     """Free bytes in /dev/shm. The agent's shared memory is memfd's, which does not count there."""
-    agent: str
+    agent: str = ""
     """Where fetch sessions live at the default of ``kfetch.agent``: ``process`` or ``inline``."""
-    problems: tuple[str, ...]
+    problems: tuple[str, ...] = ()
     """Why no agent can run here. Empty if it can."""
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     """What may go wrong."""
 
     @property
@@ -250,10 +250,9 @@ def _decoder_is_compiled() -> bool:
     from kfetch.admin import decoder
 
     try:
-        state = decoder.state()
+        return decoder.state().compiled
     except Exception:  # a broken llvmlite raises errors of any type
         return False
-    return state.compiled or state.reference
 
 
 def on_executors(spark: Any, tasks: int = _TASKS) -> list[Platform]:
@@ -295,10 +294,6 @@ def from_json(document: dict[str, Any]) -> Platform:
     Executors may have another release of kfetch. Its own fields are left out, and those that it
     does not have are 0 or empty.
     """
-    unknown = Platform(
-        host="", system="", cpus=0, versions={}, memory_limit=0, memory_used=0, shared_memory=0,
-        agent="", problems=(), warnings=(),
-    )  # fmt: skip
-    known = {one.name: document[one.name] for one in fields(unknown) if one.name in document}
+    known = {one.name: document[one.name] for one in fields(Platform) if one.name in document}
     texts = {name: tuple(document.get(name, ())) for name in ("problems", "warnings")}
-    return replace(unknown, **{**known, **texts})
+    return Platform(**{**known, **texts})

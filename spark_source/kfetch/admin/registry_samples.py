@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from kfetch.admin.samples import MISFITS_MAX, Misfit, Record, SampleReport
 
-__all__ = ["for_sample", "report", "uses_registry"]
-
 _NAMES = ("value", "key", "schema.registry.", "kfetch.registry.")
 
 

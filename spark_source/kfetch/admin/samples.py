@@ -11,16 +11,6 @@ from itertools import islice
 from kfetch.errors import NoSuchPartition
 from kfetch.model import TopicPartition
 
-__all__ = [
-    "MISFITS_MAX",
-    "SAMPLE_BYTES_MAX",
-    "Misfit",
-    "Record",
-    "SampleReport",
-    "read",
-    "report",
-]
-
 SAMPLE_BYTES_MAX = 64 << 20
 MISFITS_MAX = 5
 

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from kfetch.watch.lookups import OffsetLookup
     from kfetch.watch.state import WatchState
 
-__all__ = [
-    "LOOKUP_TIMEOUT_S",
-    "KafkaReport",
-    "LogOffsets",
-    "Partition",
-    "check_schemas",
-    "columns",
-    "log_offsets",
-    "query_kafka",
-]
-
 LOOKUP_TIMEOUT_S = 10.0
 """The limit for one look-up, which is not retried: a user waits at the terminal."""
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from kfetch.fetch.stats import FetchStats
 from kfetch.fetch.totals import read_stats
 
-__all__ = ["totals"]
-
 
 def totals(directory: Path) -> FetchStats:
     """Returns the sum of all files in ``directory``: one file per process, for all queries.

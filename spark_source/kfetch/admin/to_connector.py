@@ -24,8 +24,6 @@ from kfetch.admin.checkpoint_use import check_at_rest, hold_lease
 from kfetch.admin.offset_log import Writer, initial_text
 from kfetch.errors import CheckpointError, CheckpointInUse
 
-__all__ = ["Conversion", "to_connector"]
-
 _READ_BY_SPARK = 2
 _BACKED_UP = ("offsets", "commits", "sources", "metadata")
 

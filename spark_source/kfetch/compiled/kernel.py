@@ -1,4 +1,4 @@
-"""Records to Arrow, compiled: the same rows as ``records.reference``, millions of them a second.
+"""Records to Arrow, compiled: millions of them a second.
 
 ``table`` has the records. This module allocates the buffers, ``loops`` fills them, and the buffers
 become columns without a copy. A column that nobody wants is not computed. Importing it loads the
@@ -51,13 +51,12 @@ from kfetch.compiled.interface import (
 )
 from kfetch.compiled.table import LOOPS, SectionTable, table_of_sections, table_of_slices
 from kfetch.model import NO_EPOCH
-from kfetch.records import arrow, reference
-from kfetch.records.arrow import SCHEMA, STANDARD_COLUMNS, Array, ColumnBuffers, Columns, delivered
+from kfetch.records import arrow
+from kfetch.records.arrow import SCHEMA, Array, ColumnBuffers, Columns, delivered
 from kfetch.records.batch import Slice
-from kfetch.records.faults import Fault, UnexplainedFault, failure
-from kfetch.records.format import (
-    RECORD_BYTES_MIN,
-)
+from kfetch.records.cursor import Cursor
+from kfetch.records.faults import Fault, UnexplainedFault, malformed_timestamp
+from kfetch.records.format import LOG_APPEND, RECORD_BYTES_MIN
 from kfetch.records.memory import UNLIMITED, Memory, Part
 from kfetch.records.sections import Section
 
@@ -190,9 +189,22 @@ def _decode(
 
 
 def _failure(fault: Fault, section: Section, record: int) -> Exception:
-    if fault is Fault.TIMESTAMP:  # the reference names the record's offset and time
-        reference.decode([section], columns=STANDARD_COLUMNS)
-    return failure(fault, section.tp, section.header.base_offset, record)
+    cursor = Cursor(section.data, section.tp, section.header.base_offset)
+    cursor.record = record
+    return _wrong_time(cursor, section) if fault is Fault.TIMESTAMP else cursor.fail(fault)
+
+
+def _wrong_time(cursor: Cursor, section: Section) -> Exception:
+    """Returns the error that names the record's offset and time."""
+    for _ in range(cursor.record):
+        cursor.skip_record()
+    cursor.enter_record()
+    cursor.byte()
+    header = section.header
+    time, offset = header.base_timestamp + cursor.varint(64), header.base_offset + cursor.varint()
+    if section.timestamp_type == LOG_APPEND:
+        time = header.max_timestamp
+    return malformed_timestamp(section.tp, offset, time)
 
 
 def _bytes_of_bits(count: int) -> int:

@@ -12,14 +12,21 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
-@intrinsic
-def bytes_at(typing: Any, address: Any) -> Any:
-    """Returns the bytes at an address. Sections lie in many buffers; one call reads them all."""
+def pointer_from(kind: Any) -> Any:
+    """Returns a function from an address to the values of a kind that lie there."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+    @intrinsic
+    def cast(typing: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
-    return types.CPointer(types.uint8)(types.int64), generate
+        return types.CPointer(kind)(types.int64), generate
+
+    return cast
+
+
+bytes_at = pointer_from(types.uint8)
+"""Returns the bytes at an address. Sections lie in many buffers; one call reads them all."""
 
 
 @intrinsic

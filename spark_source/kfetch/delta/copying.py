@@ -270,6 +270,7 @@ def _half_written(letters: _CopiedTable, batch: int) -> TableRefused:
 def _example(file: StoredPath) -> Letter:
     """Returns a file's first dead letter."""
     with plain_errors(file), pq.ParquetFile(readable(file)) as opened:
-        (first,) = next(opened.iter_batches(1)).to_pylist()
+        names = [name for name in opened.schema_arrow.names if name.lower() in Letter._fields]
+        (first,) = next(opened.iter_batches(1, columns=names)).to_pylist()
     values = {name.lower(): value for name, value in first.items()}
     return Letter(*(values[name] for name in Letter._fields))

@@ -15,7 +15,14 @@ from typing import Any
 
 from kfetch.delta.places import address, identity, is_misread, plain_errors, sync
 from kfetch.delta.rules import TableDescription, check_partitions, check_table
-from kfetch.delta.types import TableField, check_fields, check_names, unknown_fields
+from kfetch.delta.types import (
+    TableField,
+    check_case,
+    check_fields,
+    check_maps,
+    check_names,
+    unknown_fields,
+)
 from kfetch.errors import OptionError, TableRefused
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import StoredPath, versioned
@@ -98,10 +105,14 @@ class TableLog:
         Raises TableRefused if kfetch can't write the table, and OptionError without delta-rs.
         """
         if not _exists(self._directory):
+            check_maps(self._fields)
             return []
         self._table = _loaded(self._directory)
-        added = unknown_fields(self._fields, self._described().fields) if merge_schema else []
+        table = self._described()
+        added = unknown_fields(self._fields, table.fields) if merge_schema else []
         self._check([field for field in self._fields if field not in added])
+        if "timestampNtz" not in table.features:
+            check_maps(added)
         return added
 
     def _check_store(self) -> None:
@@ -205,15 +216,20 @@ class TableLog:
         from deltalake import CommitProperties, Transaction
 
         partitions = self._described().partitions
+        own = self._table.version() + 1
         self._table.create_write_transaction(
             [_add_action(file, partitions) for file in files],
             mode="append",
             schema=self._table.schema(),
             partition_by=list(partitions),
-            commit_properties=CommitProperties(app_transactions=[Transaction(query, batch)]),
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(query, batch, _now_ms())],
+                custom_metadata={"isBlindAppend": True},
+            ),
         )
         self._update()
-        self._batches = {(self._table.version(), query): batch}
+        # Beside commits of others, the version is a later one, and the log is asked.
+        self._batches = {(own, query): batch}
 
     def _sync(self, first: int) -> None:
         """Wait until the disk has the commits from a version on."""
@@ -223,6 +239,7 @@ class TableLog:
     def _create(self) -> None:
         from deltalake.exceptions import DeltaError
 
+        check_maps(self._fields)
         try:
             with plain_errors(self._directory):
                 _delta_rs().DeltaTable.create(
@@ -244,6 +261,7 @@ class TableLog:
             check_table(table)
             check_partitions(table, self._partitions)
             check_fields(fields, table.fields, table.location)
+            check_case(self.fields, table.fields, table.location)
             self._checked = table
         return table
 
@@ -353,7 +371,11 @@ def _add_action(file: WrittenFile, partitions: Sequence[str]) -> Any:
         path=file.path,
         size=file.size,
         partition_values=dict(zip(partitions, file.partitions.values(), strict=True)),
-        modification_time=int(time.time() * 1000),
+        modification_time=_now_ms(),
         data_change=True,
         stats=file.statistics,
     )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -124,6 +124,10 @@ def _codes(batch: pa.RecordBatch, partitions: Sequence[TableColumn]) -> tuple[li
 
 
 def _texts(values: Any) -> list[str | None]:
+    """Returns values as Delta's log has them. An empty text counts as null there."""
+    if pa.types.is_string(values.type):  # it may be no UTF-8, and Spark replaces such bytes, too
+        texts = values.cast(pa.binary()).to_pylist()
+        return [text.decode(errors="replace") if text else None for text in texts]
     if pa.types.is_date(values.type):  # Python's dates end with the year 9999
         return [_day_text(day) for day in values.cast(pa.int32()).to_pylist()]
     return [_text(value) for value in values.to_pylist()]
@@ -140,10 +144,9 @@ def _day_text(days: int | None) -> str | None:
 
 
 def _text(value: object) -> str | None:
-    """Returns a value as Delta's log has it. An empty text counts as null there."""
     if isinstance(value, bool):
         return str(value).lower()
-    return None if value is None or value == "" else str(value)
+    return None if value is None else str(value)
 
 
 def directory(partitions: Sequence[TableColumn], values: Values) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -44,41 +44,16 @@ def hadoop_settings(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in settings.items() if name.startswith("spark.hadoop.")}
 
 
-class NewFile(Protocol):
-    """A file that no reader sees before the log names it."""
-
-    sink: Any
-    """What pyarrow writes into."""
-
-    @property
-    def kept_bytes(self) -> int:
-        """The bytes in memory, at most."""
-
-    def complete(self) -> None:
-        """Wait until the file is whole, and outlives a power cut. Raises OSError."""
-
-    def discard(self) -> None:
-        """Remove the file."""
-
-
 def new_file(place: StoredPath, path: str) -> NewFile:
     """Begin a file. ``path``: below the table's place. Raises OSError."""
     if isinstance(place, ObjectPath):
-        return _NewObject(place, path)
+        return Upload(place / path)
     return _FileOnDisk(place, path)
 
 
-class _NewObject:
-    def __init__(self, place: ObjectPath, path: str) -> None:
-        self.sink = Upload(place / path)
-        self.complete, self.discard = self.sink.complete, self.sink.discard
-
-    @property
-    def kept_bytes(self) -> int:
-        return self.sink.kept_bytes
-
-
 class _FileOnDisk:
+    """A file that no reader sees before the log names it, as ``Upload`` is in a store."""
+
     kept_bytes = 0
 
     def __init__(self, directory: Path, path: str) -> None:
@@ -94,6 +69,9 @@ class _FileOnDisk:
         with suppress(OSError):
             self.sink.close()
         self._file.unlink(missing_ok=True)
+
+
+NewFile = Upload | _FileOnDisk
 
 
 def sync(file: StoredPath, place: StoredPath) -> None:

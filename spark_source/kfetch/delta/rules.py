@@ -6,6 +6,7 @@ feature. Source: Delta's PROTOCOL.md, "Requirements for Writers" and "Table Feat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,16 @@ _OF_FIELDS = {
     "__CHAR_VARCHAR_TYPE_STRING": "CHAR or VARCHAR columns",
 }
 """Keys of a field's metadata, and the features that they turn on."""
+
+_DURATION = re.compile(r"interval \d+ ((nano|micro|milli)?second|minute|hour|day|week)s?")
+_HISTORY = {
+    "delta.logRetentionDuration": (_DURATION, "interval 365 days"),
+    "delta.deletedFileRetentionDuration": (_DURATION, "interval 365 days"),
+    "delta.enableExpiredLogCleanup": (re.compile("true|false"), "false"),
+}
+"""The forms of properties that delta-rs reads, each with an example. For any other form, which may
+mean something to Spark, it takes its default without a word, and removes history that is asked for.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +80,9 @@ def _uses(table: TableDescription) -> Iterator[str]:
             yield f"the constraint {name.removeprefix('delta.constraints.')}"
         if name == "delta.columnMapping.mode" and value.lower() != "none":
             yield "column mapping"
+        if name in _HISTORY and not _HISTORY[name][0].fullmatch(value):
+            example = _HISTORY[name][1]
+            yield f"the property {name} with {value}, where delta-rs needs a text such as {example}"
     for field in table.fields:
         yield from (name for key, name in _OF_FIELDS.items() if key in str(field))
 

@@ -247,11 +247,12 @@ def _moment(microseconds: int, is_greatest: bool) -> str:
 
 
 def _json(value: Any) -> str:
-    """Returns JSON. Decimals keep their digits, which ``json`` can't do."""
+    """Returns JSON. Decimals keep their digits, which ``json`` can't do.
+
+    Without escapes: delta-rs misreads those of characters beyond the first plane of Unicode.
+    """
     if isinstance(value, dict):
-        return (
-            "{"
-            + ",".join(f"{json.dumps(name)}:{_json(part)}" for name, part in value.items())
-            + "}"
-        )
-    return format(value, "f") if isinstance(value, Decimal) else json.dumps(value)
+        return "{" + ",".join(f"{_json(name)}:{_json(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return json.dumps(value, ensure_ascii=False)

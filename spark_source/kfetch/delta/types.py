@@ -18,8 +18,8 @@ _SCALARS = {
     "boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date",
     "timestamp", "timestamp_ntz",
 }  # fmt: skip
-_FORBIDDEN = set(" ,;{}()\n\t=")
-"""Source: Delta's error DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES."""
+_FORBIDDEN = set(" ,;{}()\n\t=\0")
+"""Source: Delta's error DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES; a name of Arrow ends at a NUL."""
 
 
 def table_fields(fields: Iterable[TableField]) -> list[TableField]:
@@ -74,8 +74,8 @@ def check_names(fields: Iterable[TableField]) -> None:
             )
         if set(name) & _FORBIDDEN:
             raise TableRefused(
-                f"column {name!r} has a name with one of the characters ' ,;{{}}()=', a tab or a "
-                "line's end, which Delta does not allow",
+                f"column {name!r} has a name with one of the characters ' ,;{{}}()=', a tab, a "
+                "line's end or a NUL, and Delta's files have no such name",
                 action="leave the column out, or give it another name",
             )
 
@@ -89,6 +89,29 @@ def _all_names(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
             yield from _all_names(part["type"], name)
         for inner in ("elementType", "keyType", "valueType"):
             yield from _all_names(kind.get(inner), (*path, inner.removesuffix("Type")))
+
+
+def check_maps(fields: Iterable[TableField]) -> None:
+    """Raises TableRefused for columns that need the feature ``timestampNtz``, unknown to delta-rs.
+
+    It adds the feature for such times in columns, structs and arrays, and not for those in a map.
+    """
+    for field in fields:
+        if _has_ntz_in_map(field["type"]):
+            raise TableRefused(
+                f"column {field['name']} has TIMESTAMP_NTZ within a map, and delta-rs would make a "
+                "table that nobody can read",
+                action="let Spark create the table, or give the table the feature timestampNtz "
+                "with Spark, or read the values as TIMESTAMP",
+            )
+
+
+def _has_ntz_in_map(kind: Any, *, in_map: bool = False) -> bool:
+    if not isinstance(kind, Mapping):
+        return in_map and kind == "timestamp_ntz"
+    inside = [field["type"] for field in kind.get("fields", ())]
+    inside += [kind.get(name) for name in ("elementType", "keyType", "valueType")]
+    return any(_has_ntz_in_map(one, in_map=in_map or kind["type"] == "map") for one in inside)
 
 
 def unknown_fields(ours: Iterable[TableField], table: Iterable[TableField]) -> list[TableField]:
@@ -121,6 +144,20 @@ def check_fields(ours: Sequence[TableField], table: Sequence[TableField], where:
             raise TableRefused(
                 f"column {path} of the stream is {mine}, and in the table {where} it is {other}",
                 action="read it as the table's type, or write to another table",
+            )
+
+
+def check_case(before: Sequence[TableField], now: Sequence[TableField], where: str) -> None:
+    """Raises TableRefused if a name has another case than before. Readers of files look at case.
+
+    ``where``: the table, for the sentence.
+    """
+    names = {field["name"].lower(): field["name"] for field in now}
+    for name in (field["name"] for field in before):
+        if names.get(name.lower(), name) != name:
+            raise TableRefused(
+                f"column {name} of the table {where} is {names[name.lower()]} now",
+                action="start the query again: its files get the new name",
             )
 
 

@@ -176,7 +176,7 @@ class BrokerReader:
         There are two exceptions. A reply that only throttles has no partitions. A broker that is
         not Apache Kafka may omit partitions from a full reply, so those ranges ask once more.
         """
-        if accepted.reply.throttle_ms and not accepted.partitions:
+        if accepted.only_throttled:
             return
         is_full = bool(self._asked) and self._is_full(accepted)
         for progress in self._asked:

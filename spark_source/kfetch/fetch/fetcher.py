@@ -53,6 +53,11 @@ class AcceptedReply:
     positions: Mapping[TopicPartition, FetchPosition]
     """The position that each partition's records were asked for with."""
 
+    @property
+    def only_throttled(self) -> bool:
+        """Whether the reply says nothing of any partition, because the broker throttles."""
+        return self.reply.throttle_ms > 0 and not self.partitions
+
 
 class Fetcher:
     """Fetches from one broker through one incremental session.

@@ -156,8 +156,7 @@ def refused(progress: RangeProgress, code: int, user: str = "") -> BrokerError:
         code,
         f"fetching {progress.tp} from offset {progress.offset} at {progress.leader}",
         api=Api.FETCH,
-        topic=progress.tp.topic,
-        partition=progress.tp.partition,
+        **progress.tp._asdict(),
         offset=progress.offset,
         leader_epoch=progress.leader_epoch,
         user=user,
@@ -185,11 +184,31 @@ def rewritten(progress: RangeProgress, *, fail: bool) -> None:
 
     The range has ended at the truncation. Raises LogTruncated, or logs it.
     """
-    if progress.truncated_at is None:
-        return
+    if progress.truncated_at is not None:
+        _lose_end(progress, Position(progress.truncated_at, progress.last_fetched_epoch), fail=fail)
+
+
+def is_cut(progress: RangeProgress, cluster: Cluster, deadline: float, *, fail: bool) -> bool:
+    """The leader sends neither records nor an error: returns whether the log was truncated.
+
+    An election may have cut the log at the position or below it. If nobody writes behind the
+    position, no reply shows that. Then the range is over. Raises LogTruncated, or logs it.
+    """
+    tp, epoch = progress.tp, progress.range.end_epoch
+    if epoch == NO_EPOCH or progress.leader_epoch <= epoch:
+        return False
+    known = {tp: progress.leader_epoch}
+    end = cluster.epoch_ends({tp: epoch}, deadline, leader_epochs=known).get(tp)
+    if end is None or not 0 <= end.end_offset <= progress.offset:
+        return False
+    _lose_end(progress, Position(end.end_offset, end.leader_epoch), fail=fail)
+    return True
+
+
+def _lose_end(progress: RangeProgress, diverging: Position, *, fail: bool) -> None:
+    """Raise or log that the log ends at ``diverging``, below the range's planned end."""
     planned = progress.range
     read = ReadPosition(progress.tp, planned.end, planned.end_epoch, topic_id=planned.topic_id)
-    diverging = Position(progress.truncated_at, progress.last_fetched_epoch)
     _raise_or_log(find_loss(read, LogAnswer(diverging=diverging)), fail=fail)
 
 

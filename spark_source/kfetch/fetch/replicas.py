@@ -184,6 +184,5 @@ def _unknown_follower(progress: RangeProgress, node_id: int) -> BrokerError:
         f"{progress.leader} sends no records of {progress.tp}: it names broker {node_id} as a "
         "follower to read from, and metadata has no address of that broker",
         retriable=True,
-        topic=progress.tp.topic,
-        partition=progress.tp.partition,
+        **progress.tp._asdict(),
     )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -315,17 +316,37 @@ class SplitReader:
         A range's time starts when the broker is asked. Before that the range waits for another task
         of this executor, and Spark sets that task's pace. Raises ReadStalled if brokers were asked
         for every range for the whole timeout, or after ten timeouts: a range that waits gives its
-        siblings more time, too.
+        siblings more time, too. Before that, ranges whose log was truncated leave.
         """
         requested = [self._source.requested_since(p) for p in self._unfinished.values()]
         until = self._options.poll_timeout_s + max(requested, default=0.0)
         limit_s = _EXTENSIONS_MAX * self._options.poll_timeout_s
         if self._leaderless or until <= time.monotonic() or self._extended_s >= limit_s:
-            raise self._stalled()
+            if not self._leave_truncated():
+                raise self._stalled()
+            return
         self._extended_s += until - self._deadline
         self._deadline = until
         waiting = len(self._unfinished)
         log.warning("%d ranges have waited %g s for %s", waiting, self._extended_s, _LOCAL_WAIT)
+
+    def _leave_truncated(self) -> bool:
+        """Stop reading the ranges that an election has cut off. Returns whether there are any.
+
+        A request that the deadline has cut short made its range leaderless. So these are asked too.
+        """
+        options = self._options
+        until = time.monotonic() + min(options.network.request_timeout_s, options.poll_timeout_s)
+        is_cut = partial(
+            recovery.is_cut, cluster=self._cluster, deadline=until, fail=options.fail_on_data_loss
+        )
+        ranges = self._unfinished.values()
+        cut = [one for one in ranges if self._ask_cluster(None, partial(is_cut, one))]
+        for progress in cut:
+            self._source.drop(progress)
+            del self._unfinished[progress.index]
+            self._leaderless.pop(progress.index, None)
+        return bool(cut)
 
     def _stalled(self) -> ReadStalled:
         progress = next(iter((self._leaderless or self._unfinished).values()))
@@ -336,8 +357,7 @@ class SplitReader:
             f"{self._options.poll_timeout_s:g} s (kafkaConsumer.pollTimeoutMs), at "
             f"{progress.broker}, {len(self._unfinished)} ranges are waiting; the first cause: "
             f"{cause}",
-            topic=progress.tp.topic,
-            partition=progress.tp.partition,
+            **progress.tp._asdict(),
             offset=progress.offset,
         )
 

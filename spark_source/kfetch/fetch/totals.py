@@ -47,22 +47,25 @@ class Totals:
 
 def write_stats(directory: str, query: str, stats: FetchStats) -> None:
     """Replace this process's file for a query with its fetch statistics."""
-    write(Path(directory), query, asdict(stats))
+    write(_file(Path(directory), query), asdict(stats))
 
 
-def write(directory: Path, query: str, document: Mapping[str, object]) -> None:
-    """Replace this process's file for a query, and create the directory if it is missing.
+def _file(directory: Path, query: str) -> Path:
+    return directory / f"{query}-{os.getpid()}.json"
+
+
+def write(target: Path, document: Mapping[str, object]) -> None:
+    """Replace a file of this process, and create the directory if it is missing.
 
     Logs a warning if the file can't be written: a full disk must not fail a query.
     """
-    target = directory / f"{query}-{os.getpid()}.json"
     draft = target.with_suffix(f".{threading.get_ident()}.tmp")  # tasks may end together
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(json.dumps(document))
         draft.replace(target)
     except OSError as cause:
-        log.warning("fetch statistics can't be written to %s: %s", target, cause)
+        log.warning("kfetch: %s can't be written: %s", target, cause)
         with suppress(OSError):
             draft.unlink(missing_ok=True)
 
@@ -76,4 +79,5 @@ def write_driver_stats(
     directory: str, query: str, watch: FetchStats, losses: Mapping[str, int]
 ) -> None:
     """Replace the document of a query's driver: the cost of its watch, and its data losses."""
-    write(Path(directory) / "driver", query, {"losses": dict(losses), "watch": asdict(watch)})
+    file = _file(Path(directory) / "driver", query)
+    write(file, {"losses": dict(losses), "watch": asdict(watch)})

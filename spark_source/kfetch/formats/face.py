@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kfetch.errors import OptionError
+from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.format import FORMATS, format_of
 from kfetch.options import SourceOptions
@@ -24,6 +25,7 @@ __all__ = [
     "FORMATS",
     "Kind",
     "ValueType",
+    "parse_schema",
     "typed_values",
     "unused_options",
     "value_type",

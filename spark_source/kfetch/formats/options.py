@@ -56,10 +56,8 @@ def _check_dead_letters(typed: Sequence[TypedColumn]) -> None:
         what, action = f"{name}=PERMISSIVE", f"remove {name}=FAILFAST"
     else:
         return
-    raise OptionError(
-        f"option deadLetters has no effect without {what}",
-        action=f"{action}, or remove it",
-        option="deadLetters",
+    raise OptionError.about(
+        "deadLetters", f"has no effect without {what}", action=f"{action}, or remove it"
     )
 
 
@@ -97,10 +95,10 @@ def _check_used(column: str, given: Mapping[str, str], kind: type[TypedColumn] |
     for rest, text in given.items():
         if text and (kind is None or rest not in kind.reads):
             needed = _example(rest)
-            raise OptionError(
-                f"option {column}{rest} has no effect without {column}Format={needed}",
+            raise OptionError.about(
+                f"{column}{rest}",
+                f"has no effect without {column}Format={needed}",
                 action=f"set {column}Format={needed}, or remove it",
-                option=f"{column}{rest}",
             )
 
 
@@ -117,17 +115,13 @@ def _format(column: str, read: OptionReader) -> str:
     text: str = read(OPTIONS[name])
     if text in _PLAIN or text in FORMATS:
         return text
-    raise OptionError(
-        f"option {name} is {text!r}, but it must be {either([*_PLAIN, *FORMATS])}", option=name
-    )
+    raise OptionError.about(name, f"is {text!r}, but it must be {either([*_PLAIN, *FORMATS])}")
 
 
 def _is_flat(text: str) -> bool:
     if text.lower() in ("", "nested", "flat"):
         return text.lower() == "flat"
-    raise OptionError(
-        f"option valueFields is {text!r}, but it must be nested or flat", option="valueFields"
-    )
+    raise OptionError.about("valueFields", f"is {text!r}, but it must be nested or flat")
 
 
 def _mode(name: str, text: str, kind: type[TypedColumn]) -> str:
@@ -140,6 +134,4 @@ def _mode(name: str, text: str, kind: type[TypedColumn]) -> str:
             action="use deadLetters=column, and filter by deadLetter IS NULL",
             option=name,
         )
-    raise OptionError(
-        f"option {name} is {text!r}, but it must be PERMISSIVE or FAILFAST", option=name
-    )
+    raise OptionError.about(name, f"is {text!r}, but it must be PERMISSIVE or FAILFAST")

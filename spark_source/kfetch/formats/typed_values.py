@@ -194,8 +194,7 @@ class _ColumnDecoder:
         return MalformedValue(
             f"the {name} of the record at offset {offset} of {tp} {why}",
             action=f"correct the producer or the schema, or set {name}Mode=PERMISSIVE",
-            topic=tp.topic,
-            partition=tp.partition,
+            **tp._asdict(),
             offset=offset,
         )
 

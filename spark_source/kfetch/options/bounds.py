@@ -150,10 +150,10 @@ def starting_bound(read: OptionReader, *, batch: bool) -> Bound:
     if batch and not bound.by_time:
         _refuse(bound, LATEST, "starting offset", "startingOffsets for {}")
     if not bound.group and "kfetch.startingGroup" in read:
-        raise OptionError(
-            "option kfetch.startingGroup has no effect here",
+        raise OptionError.about(
+            "kfetch.startingGroup",
+            "has no effect here",
             action="set startingOffsets=group, or remove it",
-            option="kfetch.startingGroup",
         )
     return bound
 
@@ -220,10 +220,10 @@ def _offsets_bound(read: OptionReader, option: str, text: str, *, group: bool) -
         return Bound(option=option, group=_group(read))
     if _AGO.fullmatch(text.strip()):
         kind = "starting" if group else "ending"
-        raise OptionError(
-            f"option {option} is {text}, which is a time and not an offset",
+        raise OptionError.about(
+            option,
+            f"is {text}, which is a time and not an offset",
             action=f"set option {kind}Timestamp={text.strip()} instead",
-            option=option,
         )
     words = "earliest, latest or group" if group else "earliest or latest"
     json_object(option, text, f"{_OFFSETS_EXAMPLE}, {words}")  # its error names the words too
@@ -233,10 +233,10 @@ def _offsets_bound(read: OptionReader, option: str, text: str, *, group: bool) -
 def _group(read: OptionReader) -> str:
     group = read.text("kfetch.startingGroup") or read.text("kafka.group.id")
     if not group:
-        raise OptionError(
-            "option startingOffsets is group, but no consumer group is named",
+        raise OptionError.about(
+            "startingOffsets",
+            "is group, but no consumer group is named",
             action="set option kfetch.startingGroup or kafka.group.id",
-            option="startingOffsets",
         )
     return group
 

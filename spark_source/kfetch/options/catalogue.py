@@ -189,7 +189,7 @@ def similar(name: str) -> Option | None:
 def _unknown(name: str) -> OptionError:
     near = similar(name)
     advice = f"did you mean {near.name}?" if near else "`kfetch options` lists all options"
-    return OptionError(f"option {name} is not known", action=advice, option=name)
+    return OptionError.about(name, "is not known", action=advice)
 
 
 def _unusable(written: str, row: Option) -> OptionError:
@@ -197,13 +197,11 @@ def _unusable(written: str, row: Option) -> OptionError:
     name = written if row.name.endswith("*") else row.name
     if row.treatment is Treatment.PLANNED and row.name.endswith("*"):
         # The meaning says what to use instead. Without any of them, a log-in has no credentials.
-        return NotBuilt(f"option {name} is not built yet: {row.meaning}", option=name)
+        return NotBuilt.about(name, f"is not built yet: {row.meaning}")
     if row.treatment is Treatment.PLANNED:
-        return NotBuilt(
-            f"option {name} ({row.meaning}) is not built yet", action="remove it", option=name
-        )
+        return NotBuilt.about(name, f"({row.meaning}) is not built yet", action="remove it")
     return _not_supported(name, row.meaning)
 
 
 def _not_supported(name: str, why: str) -> OptionError:
-    return OptionError(f"option {name} is not supported: {why}", option=name)
+    return OptionError.about(name, f"is not supported: {why}")

@@ -152,9 +152,8 @@ def parsed(
     text = read.text(OPTION.name)
     entries = [entry.split(None, 1) for entry in map(str.strip, _entries(text)) if entry]
     if not entries:
-        raise OptionError(
-            f"option columns is {text!r}, but it must name columns, such as value,partition,offset",
-            option="columns",
+        raise OptionError.about(
+            "columns", f"is {text!r}, but it must name columns, such as value,partition,offset"
         )
     named = [Column(name, _normal(*of_type)) for name, *of_type in entries]
     for name, kind in named:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from kfetch.options.converters import one_of
 from kfetch.options.option import Option, by_name
 from kfetch.options.registry import RegistryColumn
-
-_MODES_TEXT = "PERMISSIVE for json, FAILFAST for avro and protobuf"
 
 
 def _version(text: str) -> int | None:
@@ -26,7 +24,7 @@ def _version(text: str) -> int | None:
     return int(text)
 
 
-OPTIONS = by_name(
+_OF_VALUES = (
     Option(
         "valueFormat",
         "`string`: `value` is text; `json`, `avro`, `protobuf`: it is a struct, decoded in the "
@@ -66,35 +64,29 @@ OPTIONS = by_name(
         "valueMode",
         "a value that does not fit: `PERMISSIVE` makes the field null in JSON, all fields in "
         "Avro, and the value in Protobuf; `FAILFAST` fails the query",
-        default=_MODES_TEXT,
+        default="PERMISSIVE for json, FAILFAST for avro and protobuf",
     ),
     Option("valueTimeZone", "the zone of times without one in JSON, such as `UTC`"),
+)
+
+
+def _of_keys(option: Option) -> Option:
+    return replace(
+        option,
+        name=option.name.replace("value", "key"),
+        meaning=f"as `{option.name}`, for keys",
+        default=option.default.replace("value", "key"),
+    )
+
+
+OPTIONS = by_name(
+    *_OF_VALUES,
     Option(
         "valueFields",
         "`flat`: the fields of the struct are columns, in place of `value`",
         default="nested",
     ),
-    Option(
-        "keyFormat",
-        "the same for `key`: `string`, `json`, `avro` or `protobuf`",
-        str.lower,
-        "binary",
-    ),
-    Option("keySchema", "the struct of `keyFormat=json`; the writer's schema of `avro`"),
-    Option("keyReaderSchema", "the schema of the struct of keys in Avro", default="keySchema"),
-    Option("keyDescriptor", "the file with the types of `keyFormat=protobuf`"),
-    Option("keyMessage", "the full name of the message of keys"),
-    Option("keyRegistry", "keys are in Confluent's wire format, with these schema registries"),
-    Option(
-        "keySubject", "the subject whose schema is the reader's of keys", default="`<topic>-key`"
-    ),
-    Option("keySubjectVersion", "the version of this schema, as a number", _version, "latest"),
-    Option(
-        "keyMode",
-        "a key that does not fit: `PERMISSIVE` or `FAILFAST`",
-        default=_MODES_TEXT,
-    ),
-    Option("keyTimeZone", "the zone of times without one in keys"),
+    *map(_of_keys, _OF_VALUES),
     Option(
         "deadLetters",
         "`column`: adds `deadLetter`, null for good records; else why a key or value does not "

@@ -114,8 +114,6 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _malformed(problem: str) -> OptionError:
-    return OptionError(
-        f"option {JAAS_CONFIG} can't be read: {problem}",
-        action=f"Its form is: {_FORM}",
-        option=JAAS_CONFIG,
+    return OptionError.about(
+        JAAS_CONFIG, f"can't be read: {problem}", action=f"Its form is: {_FORM}"
     )

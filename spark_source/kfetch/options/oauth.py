@@ -199,10 +199,10 @@ def _check_classes(read: OptionReader) -> None:
         name = read.text(option).rpartition(".")[2]
         # With a provider, the function does the work of the class.
         if name and name not in known and not read.text(_PROVIDER):
-            raise NotBuilt(
-                f"option {option} names a class of Java that kfetch does not know",
+            raise NotBuilt.about(
+                option,
+                "names a class of Java that kfetch does not know",
                 action=f"set {_PROVIDER}=module:function, a Python function that returns a token",
-                option=option,
             )
 
 
@@ -215,11 +215,11 @@ def _client_credentials(read: OptionReader, module: LoginModule, url: str) -> Cl
     secret: Secret | None = read(OPTIONS[_CLIENT_SECRET]) or module.options.get("clientSecret")
     if not client_id or secret is None or not secret.reveal():
         missing = "client secret" if client_id else "client id"
-        raise OptionError(
-            f"option {_URL} needs a {missing}",
+        raise OptionError.about(
+            _URL,
+            f"needs a {missing}",
             action=f"set {_CLIENT_ID} and {_CLIENT_SECRET}, or clientId and clientSecret in "
             f"{JAAS_CONFIG}",
-            option=_URL,
         )
     return read.group(
         ClientCredentials,

@@ -117,9 +117,7 @@ class OptionReader:
         except OptionError:
             raise
         except ValueError as problem:
-            raise OptionError(
-                f"option {option.name} is {text!r}, but it must be {problem}", option=option.name
-            ) from None
+            raise OptionError.about(option.name, f"is {text!r}, but it must be {problem}") from None
 
     def group(self, kind: type[T], **others: Any) -> T:
         """Returns a value of a dataclass with its options. ``others``: fields that are given."""

@@ -86,7 +86,7 @@ def registry_column(
     for name, given in ((f"{column}Subject", subject), (f"{column}SubjectVersion", version)):
         if given and (has_reader or not urls):
             why = f"without {column}Registry" if not urls else "beside a schema of the reader"
-            raise OptionError(f"option {name} has no effect {why}", action="remove it", option=name)
+            raise OptionError.about(name, f"has no effect {why}", action="remove it")
     if not urls:
         return None
     if not subject and not has_reader:
@@ -101,16 +101,14 @@ def check_used(read: OptionReader, *, has_registry: bool) -> None:
     known = {PREFIX + name.removeprefix("kafka.").lower() for name in TLS_OPTIONS}
     for name in (*read.names(PREFIX), *read.names(_TIMEOUT)):
         if name.startswith(_TLS) and name not in known:
-            raise OptionError(
-                f"option {name} is not known",
+            raise OptionError.about(
+                name,
+                "is not known",
                 action="the names behind schema.registry.ssl. are those behind kafka.ssl.",
-                option=name,
             )
         if not has_registry:
-            raise OptionError(
-                f"option {name} has no effect without valueRegistry or keyRegistry",
-                action="remove it",
-                option=name,
+            raise OptionError.about(
+                name, "has no effect without valueRegistry or keyRegistry", action="remove it"
             )
 
 
@@ -133,17 +131,15 @@ def _default_subject(column: str, topics: tuple[str, ...]) -> str:
 def _registry(option: str, text: str, read: OptionReader) -> RegistryOptions:
     urls = tuple(part.strip().rstrip("/") for part in text.split(",") if part.strip())
     if not 1 <= len(urls) <= _URLS_MAX:
-        raise OptionError(
-            f"option {option} must have 1 to {_URLS_MAX} URLs",
+        raise OptionError.about(
+            option,
+            f"must have 1 to {_URLS_MAX} URLs",
             action="write them as https://host:8081,https://other:8081",
-            option=option,
         )
     for url in urls:
         check_url(url, option, credentials=f"{_USER_INFO} to user:password")
         if "?" in url or "@" in url:  # a password with a slash looks like a path
-            raise OptionError(
-                f"option {option} must have no query and no @ in its URLs", option=option
-            )
+            raise OptionError.about(option, "must have no query and no @ in its URLs")
     user_info = read.password(_USER_INFO)
     token: Secret | None = read(OPTIONS[_TOKEN])
     _check_log_in(user_info, token)
@@ -166,9 +162,7 @@ def _check_log_in(user_info: Secret | None, token: Secret | None) -> None:
             option=_TOKEN,
         )
     if user_info and ":" not in user_info.reveal():
-        raise OptionError(
-            f"option {_USER_INFO} has no colon", action="write user:password", option=_USER_INFO
-        )
+        raise OptionError.about(_USER_INFO, "has no colon", action="write user:password")
     if token:
         checked_token(_TOKEN, token)
 

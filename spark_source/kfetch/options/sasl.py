@@ -164,11 +164,11 @@ def sasl_options(read: OptionReader) -> SaslOptions:
 def _wrong_module(read: OptionReader, mechanism: str, module: LoginModule) -> OptionError:
     fitting = " or ".join(name for name, known in _MODULES.items() if known == module.name)
     default = "" if _MECHANISM in read else " by default"
-    return OptionError(
-        f"option {_MECHANISM} is {mechanism}{default}, which needs {_MODULES[mechanism]}, but "
+    return OptionError.about(
+        _MECHANISM,
+        f"is {mechanism}{default}, which needs {_MODULES[mechanism]}, but "
         f"option {JAAS_CONFIG} names {module.name}",
         action=f"set {_MECHANISM}={fitting}" if fitting else f"change {JAAS_CONFIG}",
-        option=_MECHANISM,
     )
 
 
@@ -187,11 +187,11 @@ def _check_handlers(read: OptionReader, mechanism: str) -> None:
         if not name or (mechanism == "OAUTHBEARER" and option == _HANDLER_OPTIONS[1]):
             continue
         if mechanism != "AWS_MSK_IAM" or name not in _KNOWN_HANDLERS:
-            raise NotBuilt(
-                f"option {option} names a class of Java that kfetch can't run",
+            raise NotBuilt.about(
+                option,
+                "names a class of Java that kfetch can't run",
                 action="set the user and the password themselves, or, for OAUTHBEARER, "
                 "kfetch.oauth.provider=module:function",
-                option=option,
             )
 
 
@@ -265,10 +265,10 @@ def _kerberos_login(read: OptionReader, module: LoginModule) -> KerberosLogin:
     if not service_name:
         chosen = "" if _MECHANISM in read else " (its default)"
         if read.text(_USERNAME):
-            raise OptionError(
-                f"option {_MECHANISM} is GSSAPI{chosen}, but {_USERNAME} is a user with a password",
+            raise OptionError.about(
+                _MECHANISM,
+                f"is GSSAPI{chosen}, but {_USERNAME} is a user with a password",
                 action=f"set {_MECHANISM} to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
-                option=_MECHANISM,
             )
         raise OptionError(
             f"option {_MECHANISM} is GSSAPI{chosen}, but {_SERVICE_NAME} is missing",

@@ -33,9 +33,9 @@ class Secret:
 def checked_token(option: str, token: Secret) -> Secret:
     """Returns a token if it has the characters of one (RFC 6750, section 2.1)."""
     if _B64TOKEN.fullmatch(token.reveal()) is None:
-        raise OptionError(
-            f"option {option} has a character that no token has",
+        raise OptionError.about(
+            option,
+            "has a character that no token has",
             action="set it to the token alone, without Bearer",
-            option=option,
         )
     return token

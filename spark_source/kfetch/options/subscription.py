@@ -55,9 +55,7 @@ def _host_port(entry: str) -> tuple[str, int]:
     advice = "but each entry must be host:port"
     if (bare := _BARE_IPV6.fullmatch(entry)) is not None:
         advice = f"but an IPv6 address needs brackets: write [{bare[1]}]:{bare[2]}"
-    raise OptionError(
-        f"option kafka.bootstrap.servers has {entry!r}, {advice}", option="kafka.bootstrap.servers"
-    )
+    raise OptionError.about("kafka.bootstrap.servers", f"has {entry!r}, {advice}")
 
 
 def _topics(text: str) -> Subscription:
@@ -75,9 +73,8 @@ def _pattern(text: str) -> Subscription:
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as problem:
-        raise OptionError(
-            f"option subscribePattern is {text!r}, which is no regular expression: {problem}",
-            option="subscribePattern",
+        raise OptionError.about(
+            "subscribePattern", f"is {text!r}, which is no regular expression: {problem}"
         ) from None
     return Subscription(pattern=text)
 

@@ -22,23 +22,15 @@ def check_url(url: str, option: str, *, credentials: str, schemes: str = "http o
     """
     match = _HTTP.fullmatch(url)
     if match is None or not _is_ipv6(match["ip"]):
-        raise OptionError(
-            f"option {option} is no URL of {schemes}",
-            action="write it as https://host/path",
-            option=option,
+        raise OptionError.about(
+            option, f"is no URL of {schemes}", action="write it as https://host/path"
         )
     if match["user"]:
-        raise OptionError(
-            f"option {option} must not hold a user or password",
-            action=f"set {credentials}",
-            option=option,
+        raise OptionError.about(
+            option, "must not hold a user or password", action=f"set {credentials}"
         )
     if match["port"] and not 1 <= int(match["port"]) <= _PORT_MAX:
-        raise OptionError(
-            f"option {option} has a port that is none",
-            action=f"use 1 to {_PORT_MAX}",
-            option=option,
-        )
+        raise OptionError.about(option, "has a port that is none", action=f"use 1 to {_PORT_MAX}")
 
 
 def _is_ipv6(address: str | None) -> bool:

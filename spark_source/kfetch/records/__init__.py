@@ -1,11 +1,10 @@
 """Record batches, as Kafka writes them, in pure Python: no file, clock, socket or machine code.
 
 ``format`` has the numbers of the formats. ``batch`` reads headers, ``sections`` checks and
-decompresses (``codecs``, ``unpacked_size``), and ``reference`` is the slow and obvious decoder.
-``cursor`` checks its steps. ``faults`` is the table of faults, ``memory`` limits what a decoding
-takes, and ``arrow`` has the columns. ``transactions`` leaves out aborted ones. ``java_text``
-decodes text that may not be UTF-8. ``kfetch.compiled`` has the fast decoder, and
-``kfetch.decoding`` chooses a decoder. Formats: v2, and v0 and v1 of segments older than Kafka 0.11
+decompresses (``codecs``, ``unpacked_size``), and ``cursor`` reads single fields. ``faults`` is the
+table of faults, ``memory`` limits what a decoding takes, and ``arrow`` has the columns.
+``transactions`` leaves out aborted ones. ``java_text`` decodes text that may not be UTF-8.
+``kfetch.compiled`` has the decoder. Formats: v2, and v0 and v1 of segments older than Kafka 0.11
 (``legacy``).
 """
 

@@ -87,8 +87,7 @@ def failure(
     record_part = "" if record is None else f", record {record}"
     return CorruptBatch(
         f"{where}{record_part}: {_SENTENCES[fault]}{detail}",
-        topic=tp.topic,
-        partition=tp.partition,
+        **tp._asdict(),
         base_offset=base_offset,
         record=record,
         fault=fault.name,
@@ -104,8 +103,7 @@ def malformed_timestamp(tp: TopicPartition, offset: int, timestamp: int) -> Malf
         "milliseconds since epoch per the Kafka protocol. The provided value suggests the "
         "producer may be writing timestamps in microseconds or nanoseconds instead. Ensure the "
         "Kafka producer sets the ProducerRecord timestamp in milliseconds. SQLSTATE: 22008",
-        topic=tp.topic,
-        partition=tp.partition,
+        **tp._asdict(),
         offset=offset,
         timestamp=timestamp,
     )

@@ -69,9 +69,8 @@ def _text(name: str, value: object) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise OptionError(
-            f"option {name} has half of a surrogate pair (U+D800 to U+DFFF), which is no character",
-            option=name,
+        raise OptionError.about(
+            name, "has half of a surrogate pair (U+D800 to U+DFFF), which is no character"
         ) from None
     return text
 

@@ -6,7 +6,7 @@ passes it to the reader in place of the source's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,23 +14,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    BooleanType,
-    ByteType,
     DataType,
-    DateType,
-    DayTimeIntervalType,
     DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
     MapType,
-    ShortType,
-    StringType,
     StructField,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from kfetch.errors import OptionError
@@ -49,41 +37,8 @@ if TYPE_CHECKING:
     from kfetch.options import SourceOptions
     from kfetch.options.formats import TypedColumn
 
-_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-_DEAD_LETTER = StructType(
-    [
-        StructField("error", StringType()),
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-    ]
-)
-_TYPES: Mapping[str, DataType] = {
-    "binary": BinaryType(),
-    "string": StringType(),
-    "int": IntegerType(),
-    "bigint": LongType(),
-    "timestamp": TimestampType(),
-    HEADERS_ARRAY: ArrayType(_HEADER),
-    HEADERS_MAP: MapType(StringType(), BinaryType()),
-    DEAD_LETTER_TYPE: _DEAD_LETTER,
-}
-
-
-_SCALARS: Mapping[str, DataType] = {
-    "INTERVAL": DayTimeIntervalType(),
-    "BOOLEAN": BooleanType(),
-    "BYTE": ByteType(),
-    "SHORT": ShortType(),
-    "INT": IntegerType(),
-    "LONG": LongType(),
-    "FLOAT": FloatType(),
-    "DOUBLE": DoubleType(),
-    "STRING": StringType(),
-    "BINARY": BinaryType(),
-    "DATE": DateType(),
-    "TIMESTAMP": TimestampType(),
-    "TIMESTAMP_NTZ": TimestampNTZType(),
-}
+_JSON_NAMES = {face.Kind.INT: "integer", face.Kind.INTERVAL: "interval day to second"}
+"""Names of types in ``StructType.json()``, where they are not those of ``Kind``."""
 
 
 def schema(options: SourceOptions) -> StructType:
@@ -249,35 +204,30 @@ def _difference(given: DataType, own: DataType, path: str) -> tuple[str, str, st
 
     Comments do not count.
     """
-    if isinstance(own, StructType) and isinstance(given, StructType) and given.names == own.names:
-        return _first_difference(
-            (mine.dataType, mine.nullable, other.dataType, other.nullable, f"{path}.{mine.name}")
-            for mine, other in zip(given, own, strict=True)
-        )
-    if isinstance(own, ArrayType) and isinstance(given, ArrayType):
-        parts = given.elementType, given.containsNull, own.elementType, own.containsNull
-        return _first_difference([(*parts, f"{path}.element")])
-    if isinstance(own, MapType) and isinstance(given, MapType):
-        keys = given.keyType, False, own.keyType, False
-        values = given.valueType, given.valueContainsNull, own.valueType, own.valueContainsNull
-        return _first_difference([(*keys, f"{path}.key"), (*values, f"{path}.value")])
-    return None if given == own else (path, given.simpleString(), own.simpleString())
+    parts = zip(_parts(given, path), _parts(own, path), strict=False)
+    different = ((at, other, mine) for (at, other, has), (_, mine, must) in parts if has != must)
+    return next(different, None)
 
 
-def _first_difference(
-    parts: Iterable[tuple[DataType, bool, DataType, bool, str]],
-) -> tuple[str, str, str] | None:
-    """``parts``: the given type and whether it may be null, the same of the own type, the path."""
-    for given, given_nullable, own, own_nullable, path in parts:
-        if difference := _difference(given, own, path):
-            return difference
-        if given_nullable != own_nullable:
-            texts = [
-                kind.simpleString() + ("" if nullable else " NOT NULL")
-                for kind, nullable in ((given, given_nullable), (own, own_nullable))
-            ]
-            return path, texts[0], texts[1]
-    return None
+def _parts(
+    kind: DataType, path: str, *, nullable: bool = True
+) -> Iterator[tuple[str, str, tuple[object, bool]]]:
+    """Yields a type and then what is inside: its path, its text, and what another one must have."""
+    shape: object = type(kind)
+    inside: list[tuple[str, DataType, bool]] = []
+    if isinstance(kind, StructType):
+        shape = kind.names
+        inside = [(field.name, field.dataType, field.nullable) for field in kind]
+    elif isinstance(kind, ArrayType):
+        inside = [("element", kind.elementType, kind.containsNull)]
+    elif isinstance(kind, MapType):
+        values = ("value", kind.valueType, kind.valueContainsNull)
+        inside = [("key", kind.keyType, True), values]
+    else:
+        shape = kind
+    yield path, kind.simpleString() + ("" if nullable else " NOT NULL"), (shape, nullable)
+    for name, part, may_be_null in inside:
+        yield from _parts(part, f"{path}.{name}", nullable=may_be_null)
 
 
 def _spark_type(kind: face.ValueType) -> Any:
@@ -293,7 +243,16 @@ def _spark_type(kind: face.ValueType) -> Any:
             return MapType(key, value, kind.children[1].nullable)
         case face.Kind.DECIMAL:
             return DecimalType(kind.precision, kind.scale)
-    return _SCALARS[kind.kind.name]
+    name = _JSON_NAMES.get(kind.kind, kind.kind.name.lower())
+    field = {"name": "value", "type": name, "nullable": True, "metadata": {}}
+    return StructType.fromJson({"fields": [field]})["value"].dataType
+
+
+_NAMES = ("binary", "string", "int", "bigint", "timestamp")
+_TYPES: Mapping[str, DataType] = {
+    name: _spark_type(face.parse_schema(f"column {name}").children[0])
+    for name in (*_NAMES, HEADERS_ARRAY, HEADERS_MAP, DEAD_LETTER_TYPE)
+}
 
 
 def _type_of(field: StructField, structs: Mapping[str, StructType]) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from pyspark import __version__
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -25,8 +25,6 @@ from kfetch.errors import OptionError
 from kfetch.offsets import from_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from kfetch.options import SourceOptions
 
 __all__ = [
@@ -124,19 +122,6 @@ else:  # the classes of Spark 4.2, as far as kfetch uses them
         """No earlier Spark asks a Python source to prepare for AvailableNow."""
 
 
-class _ReaderOfSpark42(Protocol):
-    """A stream reader with the calls of Spark 4.2, as far as ``ReaderOfSpark41`` uses them."""
-
-    def initialOffset(self) -> dict[str, Any]: ...
-    def getDefaultReadLimit(self) -> ReadLimit: ...
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]: ...
-    def reportLatestOffset(self) -> dict[str, Any] | None: ...
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]: ...
-    def read(self, partition: Any) -> Iterator[pa.RecordBatch]: ...
-    def commit(self, end: dict[str, Any]) -> None: ...
-    def stop(self) -> None: ...
-
-
 class ReaderOfSpark41(DataSourceStreamReader):
     """Gives a stream reader the calls of Spark 4.0 and 4.1: ``latestOffset()`` knows no start.
 
@@ -147,7 +132,7 @@ class ReaderOfSpark41(DataSourceStreamReader):
     and is refused, because a wrong start would lose records or read them twice.
     """
 
-    def __init__(self, inner: _ReaderOfSpark42) -> None:
+    def __init__(self, inner: DataSourceStreamReader) -> None:
         self.inner = inner
         """The reader with the calls of Spark 4.2."""
         self._start: dict[str, Any] | None = None
@@ -183,7 +168,7 @@ class ReaderOfSpark41(DataSourceStreamReader):
         self._start = end
         return self.inner.partitions(start, end)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Any]:
         """Returns a split's records. Runs in an executor's Python worker."""
         return self.inner.read(partition)
 
@@ -235,6 +220,6 @@ def _have_equal_offsets(log_ends: dict[str, Any], end: dict[str, Any]) -> bool:
     }
 
 
-def for_this_spark(reader: _ReaderOfSpark42) -> DataSourceStreamReader:
+def for_this_spark(reader: DataSourceStreamReader) -> DataSourceStreamReader:
     """Returns a stream reader with the calls of the installed Spark."""
-    return ReaderOfSpark41(reader) if _SPARK < (4, 2) else cast(DataSourceStreamReader, reader)
+    return ReaderOfSpark41(reader) if _SPARK < (4, 2) else reader

@@ -2,6 +2,7 @@
 
     locations  pure: what a text means as a location, as Hadoop reads it
     s3, azure, gcs  pure: the settings of Spark's connectors, as the store's client takes them
+    settings   pure: one setting among those of Spark
     hdfs       HDFS, with the methods of a store's client
     objects    paths in an object store, with the methods of ``pathlib`` that kfetch needs
     transfer   large objects, written in parts

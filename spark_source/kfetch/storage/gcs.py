@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfetch.errors import OptionError
+from kfetch.storage.settings import PLAIN_HTTP, StoreSettings
 
 SCHEMES = ("gs",)
 """The scheme of URIs in Google's Cloud Storage."""
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_PREFIXES = ("spark.hadoop.fs.gs.", "spark.hadoop.google.cloud.")
+_FORMS = ("spark.hadoop.fs.gs.{}", "spark.hadoop.google.cloud.{}")
 _KEY_FILE = "auth.service.account.json.keyfile"
 _ROOT = "storage.root.url"
 _URL = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?/?")
@@ -44,29 +45,26 @@ def gcs_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
             "the name of a bucket has only small letters, digits, dots, hyphens and underscores",
             action="correct the URI: gs://bucket/path",
         )
-    own = {
-        name.removeprefix(prefix): value.strip()
-        for prefix in reversed(_PREFIXES)
-        for name, value in settings.items()
-        if name.startswith(prefix)
-    }
-    for name in sorted(own):
-        if name.startswith(_WITHOUT_EQUAL) and own[name]:
-            raise _error(name, "kfetch can't follow {}", f"use {_KEY_FILE}")
-    return {"bucket": bucket, **_root(own.get(_ROOT, "")), **_credentials(own)}
+    own = StoreSettings(settings, _FORMS, _FORMS[0])
+    prefixes = tuple(form.format("") for form in _FORMS)
+    names = {name.removeprefix(prefix) for prefix in prefixes for name in settings}
+    for name in sorted(names):
+        if name.startswith(_WITHOUT_EQUAL) and own.get(name):
+            raise own.error(name, "kfetch can't follow {}", f"use {_KEY_FILE}")
+    return {"bucket": bucket, **_root(own), **_credentials(own)}
 
 
-def _root(url: str) -> dict[str, Any]:
-    if not url:
+def _root(settings: StoreSettings) -> dict[str, Any]:
+    if not (url := settings.get(_ROOT)):
         return {}
     if not _URL.fullmatch(url):
-        raise _error(_ROOT, "{} is no address of a store", "write https://host")
-    plain = {"client_options": {"allow_http": True}} if url.startswith("http:") else {}
+        raise settings.error(_ROOT, "{} is no address of a store", "write https://host")
+    plain = PLAIN_HTTP if url.startswith("http:") else {}
     return {"base_url": url.rstrip("/"), **plain}
 
 
-def _credentials(settings: Mapping[str, str]) -> dict[str, Any]:
-    file = settings.get(_KEY_FILE, "")
+def _credentials(settings: StoreSettings) -> dict[str, Any]:
+    file = settings.get(_KEY_FILE)
     kind = settings.get("auth.type") or (
         "SERVICE_ACCOUNT_JSON_KEYFILE" if file else "COMPUTE_ENGINE"
     )
@@ -75,11 +73,9 @@ def _credentials(settings: Mapping[str, str]) -> dict[str, Any]:
     if kind in _FROM_ENVIRONMENT:
         return {}
     if kind != "SERVICE_ACCOUNT_JSON_KEYFILE":
-        raise _error("auth.type", f"kfetch can't use the type {kind} of {{}}", f"use {_KEY_FILE}")
+        raise settings.error(
+            "auth.type", f"kfetch can't use the type {kind} of {{}}", f"use {_KEY_FILE}"
+        )
     if not file:
-        raise _error(_KEY_FILE, "{} is missing", "name the file with the account's key")
+        raise settings.error(_KEY_FILE, "{} is missing", "name the file with the account's key")
     return {"service_account": file}
-
-
-def _error(name: str, sentence: str, action: str) -> OptionError:
-    return OptionError(sentence.format(_PREFIXES[0] + name), action=action, option=name)

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, TypeVar
 
 SCHEMES = ("hdfs",)
@@ -206,12 +205,7 @@ class HdfsWriter:
     def __enter__(self) -> HdfsWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Complete the file; remove it after an error."""
         if kind is None:
             self.close()

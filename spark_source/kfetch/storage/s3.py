@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfetch.errors import OptionError
+from kfetch.storage.settings import PLAIN_HTTP, StoreSettings
 
 SCHEMES = ("s3a", "s3", "s3n")
 """Schemes of URIs in S3. Spark distributions differ in which they serve."""
 
-_SPARK = "spark.hadoop."
+_SPARK = "spark.hadoop.fs.s3a.{}"
 _KEYS = {
     "access.key": "access_key_id",
     "secret.key": "secret_access_key",
@@ -55,7 +56,6 @@ _URL = re.compile(
 _PORT_MAX = 65535
 _IN_HOST = re.compile(r"[a-z0-9](?:[a-z0-9-]|(?<![.-])\.(?![.-])){1,61}[a-z0-9]")
 """The buckets that can be part of a host's name."""
-_PRINTABLE = re.compile(r"[!-~]+")
 
 
 def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
@@ -76,41 +76,26 @@ def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
             "kfetch relies on the order",
             action="use a general purpose bucket",
         )
-    of_bucket = _settings_of(bucket, settings)
+    own = _SPARK.format(f"bucket.{bucket}.{{}}")
+    of_bucket = StoreSettings(settings, (own, _SPARK), _SPARK)
     for name in _WITHOUT_EQUAL:
-        if name in of_bucket:
-            raise OptionError(
-                f"kfetch can't follow {_SPARK}fs.s3a.{name}",
-                action="give the keys by fs.s3a.access.key and fs.s3a.secret.key, or by the "
-                "environment",
-                option=name,
+        if of_bucket.has(name):
+            action = (
+                "give the keys by fs.s3a.access.key and fs.s3a.secret.key, or by the environment"
             )
+            raise of_bucket.error(name, "kfetch can't follow {}", action)
     return {"bucket": bucket, **_endpoint(bucket, of_bucket), **_credentials(of_bucket)}
 
 
-def _settings_of(bucket: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns the values by their names behind ``fs.s3a.``. The bucket's own ones win."""
-    general, own = f"{_SPARK}fs.s3a.", f"{_SPARK}fs.s3a.bucket.{bucket}."
-    shared = {
-        name.removeprefix(general): value
-        for name, value in settings.items()
-        if name.startswith(general)
-    }
-    special = {
-        name.removeprefix(own): value for name, value in settings.items() if name.startswith(own)
-    }
-    return {name: value.strip() for name, value in {**shared, **special}.items()}
-
-
-def _endpoint(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
-    text, region = settings.get("endpoint", ""), settings.get("endpoint.region", "")
-    in_path = _is_true(settings.get("path.style.access", "false"))
+def _endpoint(bucket: str, settings: StoreSettings) -> dict[str, Any]:
+    text, region = settings.get("endpoint"), settings.get("endpoint.region")
+    in_path = settings.is_true("path.style.access", "false")
     if not text:
         in_host = not in_path and _can_be_in_host(bucket, "https", "")
         result: dict[str, Any] = {"virtual_hosted_style_request": in_host}
         return {**result, "region": region} if region else result
-    scheme, host, rest = _url(text)
-    secure = _is_true(settings.get("connection.ssl.enabled", "true"))
+    scheme, host, rest = _url(settings, text)
+    secure = settings.is_true("connection.ssl.enabled", "true")
     scheme = scheme or ("https" if secure else "http")
     in_host = not in_path and _can_be_in_host(bucket, scheme, host)
     aws = _AWS.search(host)
@@ -120,19 +105,16 @@ def _endpoint(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
         "virtual_hosted_style_request": in_host,
         "region": region or (aws["region"] if aws else _REGION),
     }
-    return {**result, "client_options": {"allow_http": True}} if scheme == "http" else result
+    return result | PLAIN_HTTP if scheme == "http" else result
 
 
-def _url(text: str) -> tuple[str, str, str]:
+def _url(settings: StoreSettings, text: str) -> tuple[str, str, str]:
     """Returns scheme, host, and port with path. Raises OptionError if the text is no endpoint."""
     url = _URL.fullmatch(text)
     port = int((url["port"] or ":443")[1:]) if url else 0
     if url is None or not 0 < port <= _PORT_MAX or {"?", "#"} & set(url["path"]):
-        raise OptionError(
-            f"{_SPARK}fs.s3a.endpoint is no address of a store",
-            action="write host, host:port, or a URL such as https://host:9000",
-            option="endpoint",
-        )
+        action = "write host, host:port, or a URL such as https://host:9000"
+        raise settings.error("endpoint", "{} is no address of a store", action)
     return url["scheme"] or "", url["host"], (url["port"] or "") + url["path"].rstrip("/")
 
 
@@ -148,39 +130,22 @@ def _can_be_in_host(bucket: str, scheme: str, host: str) -> bool:
     return False
 
 
-def _credentials(settings: Mapping[str, str]) -> dict[str, Any]:
-    names = [part.strip() for part in settings.get(_PROVIDERS, "").split(",") if part.strip()]
+def _credentials(settings: StoreSettings) -> dict[str, Any]:
+    names = [part.strip() for part in settings.get(_PROVIDERS).split(",") if part.strip()]
     providers = {name.rpartition(".")[2] for name in names}
     if unknown := providers - _FROM_KEYS - _FROM_ENVIRONMENT - _ANONYMOUS:
-        raise OptionError(
-            f"kfetch can't use the class {min(unknown)} of {_SPARK}fs.s3a.{_PROVIDERS}",
-            action="name SimpleAWSCredentialsProvider with keys, or a provider of the environment",
-            option=_PROVIDERS,
-        )
+        sentence = f"kfetch can't use the class {min(unknown)} of {{}}"
+        action = "name SimpleAWSCredentialsProvider with keys, or a provider of the environment"
+        raise settings.error(_PROVIDERS, sentence, action)
     if providers and providers <= _ANONYMOUS:
         return {"skip_signature": True}
-    if providers and not providers & _FROM_KEYS:
-        return {}
-    return _keys({name: settings[name] for name in _KEYS if settings.get(name)})
+    return {} if providers and not providers & _FROM_KEYS else _keys(settings)
 
 
-def _keys(given: Mapping[str, str]) -> dict[str, Any]:
+def _keys(settings: StoreSettings) -> dict[str, Any]:
     """Returns the keys by obstore's names. Raises OptionError for half a pair, and for no text."""
-    if given and (missing := {"access.key", "secret.key"} - given.keys()):
-        raise OptionError(
-            f"{_SPARK}fs.s3a.{min(missing)} is missing",
-            action="give both keys, or none if they are in the environment",
-            option=min(missing),
-        )
-    for name, value in given.items():
-        if not _PRINTABLE.fullmatch(value):
-            raise OptionError(
-                f"{_SPARK}fs.s3a.{name} has a character that no key has",
-                action="correct it: it may have a blank or a line's end within",
-                option=name,
-            )
-    return {_KEYS[name]: value for name, value in given.items()}
-
-
-def _is_true(text: str) -> bool:
-    return text.lower() == "true"
+    given = [name for name in _KEYS if settings.get(name)]
+    if given and (missing := {"access.key", "secret.key"}.difference(given)):
+        action = "give both keys, or none if they are in the environment"
+        raise settings.error(min(missing), "{} is missing", action)
+    return {_KEYS[name]: settings.printable(name, "key has") for name in given}

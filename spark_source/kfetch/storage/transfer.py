@@ -34,6 +34,11 @@ class Upload:
             self._writer = _writer(path)
 
     @property
+    def sink(self) -> Any:
+        """What pyarrow writes into."""
+        return self
+
+    @property
     def kept_bytes(self) -> int:
         """The bytes in memory, at most."""
         return min(self._size, KEPT_BYTES)

@@ -172,6 +172,14 @@ class VersionedDirectory:
             return []
 
 
+def create(file: Path | ObjectPath, content: bytes) -> bool:
+    """Write a file if there is none of its name. Returns whether this process has written it."""
+    if isinstance(file, ObjectPath):
+        return VersionedObject(file).write(content, None) is not None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return _write_new(file, content)
+
+
 def _numbers(names: list[str]) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
 

@@ -50,9 +50,16 @@ class AvailableNowEnds:
         return dict(ends.positions)
 
     def _check_epochs(self, ends: Offsets) -> None:
-        """Ask every leader that is new since the first look-up whether it has the records."""
+        """Ask every leader that is new since the first look-up whether it has the records.
+
+        Expired records are no lost end: the query has nothing to read before it.
+        """
         positions = ends.positions
-        unchecked = [tp for tp in positions if self._has_new_leader(tp, positions[tp])]
+        unchecked = [
+            tp
+            for tp, end in positions.items()
+            if self._has_new_leader(tp, end) and self._state.log_start(tp).offset <= end.offset
+        ]
         if not unchecked:
             return
         try:

@@ -66,6 +66,12 @@ class _Bounds:
         # is appended now is none.
         self._log_starts = lookup.log_starts(partitions)
         self._log_ends = lookup.log_ends(partitions)
+        # Under read_committed, the log may go on behind its last stable offset.
+        committed, ends = options.fetch.read_committed, self._log_ends
+        beyond = [
+            tp for tp, end in self._ends.items() if tp in ends and end.offset > ends[tp].offset
+        ]
+        self._watermarks = lookup.high_watermarks(beyond if committed else ())
 
     def ranges(self) -> Ranges:
         """Returns (start, end) of each partition with offsets to read."""
@@ -88,10 +94,13 @@ class _Bounds:
             start = max(start, min(log_start, end))
         if start > end:
             raise _wrong_order(tp, start, end)
-        if end > log_end:
-            self._report(_beyond_log(tp, end, log_end))
+        watermark = self._watermarks.get(tp, self._log_ends[tp]).offset
+        if end > watermark:
+            self._report(_beyond_log(tp, end, watermark))
+        elif end > log_end:
+            self._report(_open_transaction(tp, end, log_end))
         if start < end:
-            answer = LogAnswer(log_start=log_start, log_end=log_end)
+            answer = LogAnswer(log_start=log_start, log_end=watermark)
             loss = find_loss(ReadPosition(tp, start, end=end), answer)
             self._report(losses.of_batch(loss) if loss else None)
         return max(start, log_start), min(end, log_end)
@@ -110,8 +119,7 @@ def _wrong_order(tp: TopicPartition, start: int, end: int) -> OptionError:
         f"The resolved start offset {start} is greater than the resolved end offset {end} for "
         f"topic {tp.topic} partition {tp.partition}",
         action="change the starting or the ending options",
-        topic=tp.topic,
-        partition=tp.partition,
+        **tp._asdict(),
     )
 
 
@@ -120,10 +128,21 @@ def _beyond_log(tp: TopicPartition, end: int, log_end: int) -> OffsetBeyondLog:
         f"{tp}: the end offset {end} lies past the log end {log_end}. The log was truncated, or "
         "endingOffsets lies past its end",
         action="Set failOnDataLoss=false to read up to the log end",
-        topic=tp.topic,
-        partition=tp.partition,
+        **tp._asdict(),
         offset=end,
         high_watermark=log_end,
+    )
+
+
+def _open_transaction(tp: TopicPartition, end: int, stable: int) -> OffsetBeyondLog:
+    return OffsetBeyondLog(
+        f"{tp}: an open transaction begins at offset {stable}, so the records up to the end offset "
+        f"{end} can't be read yet",
+        action="Load the batch again when the transaction has ended, or set failOnDataLoss=false "
+        "to read up to it",
+        **tp._asdict(),
+        offset=end,
+        high_watermark=stable,
     )
 
 

@@ -12,16 +12,12 @@ before the first plan. Times are seconds since 1970.
 
 from __future__ import annotations
 
-import json
-import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 
-log = logging.getLogger(__name__)
-
+from kfetch.fetch.totals import write
 
 EVERY_BROKER = "every broker"
 """The key of an outage of the whole cluster. It says all that the other outages say."""
@@ -80,17 +76,6 @@ class BrokerReport:
         return [self._unreachable[EVERY_BROKER] | {"since": first["since"]}]
 
     def _write(self) -> None:
-        if self._path is None:
-            return
-        document = {
-            "at": self._now(),
-            "unreachable": self._listed(),
-            "backlog": self._backlog,
-        }
-        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps(document))
-            draft.replace(self._path)
-        except OSError as cause:  # a full disk must not fail a query
-            log.warning("kfetch: %s can't be written: %s", self._path, cause)
+        if self._path is not None:
+            known = {"unreachable": self._listed(), "backlog": self._backlog}
+            write(self._path, {"at": self._now(), **known})

@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from kfetch.errors import CheckpointError
 from kfetch.fetch.totals import write_driver_stats
-from kfetch.model import Split, TopicPartition
+from kfetch.model import NO_TOPIC_ID, Split, TopicPartition
 from kfetch.offsets import Offsets, Position, Positions
 from kfetch.options import SourceOptions
 from kfetch.planner import TriggerDelay, admit
@@ -206,8 +206,8 @@ class Driver:
         starts = self._check.batch_starts(valid, ends)
         # A start past the log end is a reported loss. Records appended at the log end are new.
         starts = {tp: min(p, ends[tp], key=lambda at: at.offset) for tp, p in starts.items()}
-        gone = [tp for tp in candidates if tp in start.positions and not self._state.exists(tp)]
-        gone += sorted(returned)
+        endless = [tp for tp in candidates if tp in start.positions and tp not in ends]
+        gone = [tp for tp in endless if self._leaves(tp, start)] + sorted(returned)
         self._note_log_ends(start, ends, gone)
         must_plan = bool(gone) or self._candidates.lack_topic_ids
         may_wait = not must_plan and self._may_wait(start, starts)
@@ -227,6 +227,15 @@ class Driver:
         """Returns whether the partition exists, and its topic still has the id of ``offsets``."""
         topic_id = self._state.topic_ids.get(tp.topic)
         return self._state.exists(tp) and topic_id == offsets.topic_id(tp.topic)
+
+    def _leaves(self, tp: TopicPartition, start: Offsets) -> bool:
+        """Returns whether a partition of ``start`` without a known log end leaves the offsets.
+
+        It is gone. Or its topic was created again: its offset must not get the new topic's id. Then
+        it comes back as a new partition.
+        """
+        ids = {start.topic_id(tp.topic), self._state.topic_ids.get(tp.topic, NO_TOPIC_ID)}
+        return not self._state.exists(tp) or (len(ids) > 1 and NO_TOPIC_ID not in ids)
 
     def _ends(self, candidates: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
         """Returns the ends up to which candidates may be read, without unknown log ends."""

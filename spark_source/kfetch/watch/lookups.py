@@ -304,8 +304,7 @@ def no_leader_error(tp: TopicPartition) -> BrokerError:
         f"{tp} has no leader",
         action="start its brokers, or wait for an election",
         retriable=True,
-        topic=tp.topic,
-        partition=tp.partition,
+        **tp._asdict(),
     )
 
 

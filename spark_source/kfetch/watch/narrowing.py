@@ -10,9 +10,10 @@ bound narrows the end only if later records are never older, as with LogAppendTi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, member
 from typing import Any
 
 from kfetch.model import TopicPartition
@@ -24,18 +25,22 @@ OFFSET_END = 1 << 63
 """The end of all offsets, exclusive."""
 
 
-class Operator(Enum):
-    """How a condition compares a column with its value."""
+def _is_in(cell: Any, values: Any) -> bool:
+    return cell in values
 
-    EQUAL = "="
-    LESS = "<"
-    LESS_OR_EQUAL = "<="
-    GREATER = ">"
-    GREATER_OR_EQUAL = ">="
-    IN = "in"
-    STARTS_WITH = "starts with"
-    ENDS_WITH = "ends with"
-    CONTAINS = "contains"
+
+class Operator(Enum):
+    """How a condition compares a column with its value: a function of both."""
+
+    EQUAL = member(operator.eq)
+    LESS = member(operator.lt)
+    LESS_OR_EQUAL = member(operator.le)
+    GREATER = member(operator.gt)
+    GREATER_OR_EQUAL = member(operator.ge)
+    IN = member(_is_in)
+    STARTS_WITH = member(str.startswith)
+    ENDS_WITH = member(str.endswith)
+    CONTAINS = member(operator.contains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +67,9 @@ class TimeBounds:
     """All accepted timestamps are lower; None if any is accepted. Never negative."""
 
 
-_HOLDS: Mapping[Operator, Callable[[Any, Any], bool]] = {
-    Operator.EQUAL: lambda cell, value: bool(cell == value),
-    Operator.LESS: lambda cell, value: bool(cell < value),
-    Operator.LESS_OR_EQUAL: lambda cell, value: bool(cell <= value),
-    Operator.GREATER: lambda cell, value: bool(cell > value),
-    Operator.GREATER_OR_EQUAL: lambda cell, value: bool(cell >= value),
-    Operator.IN: lambda cell, value: cell in value,
-    Operator.STARTS_WITH: lambda cell, value: bool(cell.startswith(value)),
-    Operator.ENDS_WITH: lambda cell, value: bool(cell.endswith(value)),
-    Operator.CONTAINS: lambda cell, value: value in cell,
-}
-
-_OF_TEXT = frozenset(
-    {
-        Operator.EQUAL,
-        Operator.IN,
-        Operator.STARTS_WITH,
-        Operator.ENDS_WITH,
-        Operator.CONTAINS,
-    }
-)
-_OF_NUMBERS = frozenset(_HOLDS) - {Operator.STARTS_WITH, Operator.ENDS_WITH, Operator.CONTAINS}
+_ORDER = {Operator.LESS, Operator.LESS_OR_EQUAL, Operator.GREATER, Operator.GREATER_OR_EQUAL}
+_OF_TEXT = frozenset(Operator) - _ORDER
+_OF_NUMBERS = frozenset(Operator) - {Operator.STARTS_WITH, Operator.ENDS_WITH, Operator.CONTAINS}
 
 
 def narrow(
@@ -135,7 +121,7 @@ def _accepts(conditions: Iterable[Condition], tp: TopicPartition) -> bool:
         cell, kind, operators = cells[condition.column]
         if condition.operator not in operators or not _is_value(condition, kind):
             continue
-        if _HOLDS[condition.operator](cell, condition.value) is condition.negated:
+        if condition.operator.value(cell, condition.value) is condition.negated:
             return False
     return True
 

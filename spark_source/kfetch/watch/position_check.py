@@ -13,6 +13,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from uuid import UUID
 
 from kfetch import losses
@@ -35,6 +36,7 @@ def _log_warning(loss: DataLoss) -> None:
     log.warning("kfetch: %s", losses.warning(loss))
 
 
+@dataclass(eq=False)
 class PositionCheck:
     """Checks positions, and remembers the leader epoch under which each was valid.
 
@@ -42,26 +44,20 @@ class PositionCheck:
     done, also after a restart. The brokers' answers then show the same loss again.
     """
 
-    def __init__(
-        self,
-        lookup: OffsetLookup,
-        state: WatchState,
-        *,
-        fail: bool,
-        on_loss: Callable[[DataLoss], None] = _log_warning,
-    ) -> None:
-        """With ``fail`` a loss is raised. Otherwise ``on_loss`` gets each loss once."""
-        self._lookup = lookup
-        self._state = state
-        self._fail = fail
-        self._on_loss = on_loss
-        self._valid: dict[TopicPartition, tuple[int, Position]] = {}
-        """The leader epoch of the last check, and the position that was valid under it."""
-        self._unknown_epochs: set[tuple[TopicPartition, int]] = set()
-        """The epochs that no broker knows, after their warning."""
-        self._reported: dict[TopicPartition, tuple[type[DataLoss], str]] = {}
-        self.loss_counts: Counter[str] = Counter()
-        """Number of losses by class name. Each loss counts once, though checks find it again."""
+    lookup: OffsetLookup
+    state: WatchState
+    _: KW_ONLY
+    fail: bool
+    """Whether a loss is raised."""
+    on_loss: Callable[[DataLoss], None] = _log_warning
+    """Gets each loss once if it is not raised."""
+    _valid: dict[TopicPartition, tuple[int, Position]] = field(default_factory=dict)
+    """The leader epoch of the last check, and the position that was valid under it."""
+    _unknown_epochs: set[tuple[TopicPartition, int]] = field(default_factory=set)
+    """The epochs that no broker knows, after their warning."""
+    _reported: dict[TopicPartition, tuple[type[DataLoss], str]] = field(default_factory=dict)
+    loss_counts: Counter[str] = field(default_factory=Counter)
+    """Number of losses by class name. Each loss counts once, though checks find it again."""
 
     def note_valid(self, positions: Mapping[TopicPartition, Position], view: ClusterView) -> None:
         """Note positions that leaders have just named. ``view``: metadata from before.
@@ -90,9 +86,10 @@ class PositionCheck:
     def valid_log_ends(
         self, log_ends: dict[TopicPartition, Position], start: Offsets
     ) -> dict[TopicPartition, Position]:
-        """Returns these log ends, or newer ones where a log ends below the start.
+        """Returns these ends, or the start where an end lies below it: then nothing is to read.
 
-        A log that still ends below the start after a few look-ups is a loss.
+        A log that still ends below the start after a few look-ups is a loss. Then the result has
+        its end.
         """
         for tries in range(1 + _STALE_TRIES):
             low = _below_start(log_ends, start)
@@ -113,7 +110,7 @@ class PositionCheck:
 
         A new partition starts at offset 0, so a later log start is a loss.
         """
-        log_starts = {tp: self._state.log_start(tp) for tp in partitions}
+        log_starts = {tp: self.state.log_start(tp) for tp in partitions}
         for tp, start in log_starts.items():
             self._is_lost(ReadPosition(tp, 0), LogAnswer(log_start=start.offset))
         return log_starts
@@ -131,20 +128,20 @@ class PositionCheck:
     def _reachable_ends(
         self, partitions: list[TopicPartition], start: Offsets, *, newest_leaders: bool
     ) -> dict[TopicPartition, Position]:
-        """Look up log ends, but no end below a start that the log itself reaches.
+        """Returns the starts that the logs reach, and the ends of the other logs.
 
-        Such a start lies above the last stable offset: the query reached it before it became
-        read_committed. Nothing is lost, so the query waits there. With ``newest_leaders`` several
-        brokers name the leader, because a deposed leader's log may end earlier.
+        A start may lie above the last stable offset: the query reached it before it became
+        read_committed. A start may lie above the fixed end of an AvailableNow query: the records
+        before it have expired. Nothing is lost there. With ``newest_leaders`` several brokers name
+        the leader, because a deposed leader's log may end earlier.
         """
         epochs = self._leader_epochs(partitions)
         if newest_leaders:
-            epochs = self._lookup.newest_leader_epochs(partitions, epochs)
-        log_ends = self._lookup.log_ends(partitions, epochs)
-        watermarks = self._lookup.high_watermarks(_below_start(log_ends, start), epochs)
-        lost = set(_below_start(watermarks, start))
-        waiting = {tp: start.positions[tp] for tp in watermarks if tp not in lost}
-        return log_ends | waiting
+            epochs = self.lookup.newest_leader_epochs(partitions, epochs)
+        ends = self.lookup.log_ends(partitions, epochs)
+        ends |= self.lookup.high_watermarks(_below_start(ends, start), epochs)
+        starts = start.positions
+        return {tp: min(starts[tp], end, key=lambda at: at.offset) for tp, end in ends.items()}
 
     def _valid_position(
         self, tp: TopicPartition, position: Position, topic_id: UUID
@@ -153,11 +150,11 @@ class PositionCheck:
 
         Checks everything that the known partitions tell, without a request.
         """
-        exists = self._state.exists(tp)
+        exists = self.state.exists(tp)
         answer = LogAnswer(
             exists=exists,
-            topic_id=self._state.topic_ids.get(tp.topic, NO_TOPIC_ID),
-            log_start=self._state.log_start(tp).offset if exists and self._state.leader(tp) else 0,
+            topic_id=self.state.topic_ids.get(tp.topic, NO_TOPIC_ID),
+            log_start=self.state.log_start(tp).offset if exists and self.state.leader(tp) else 0,
         )
         loss = find_loss(ReadPosition(tp, *position, topic_id=topic_id), answer)
         if loss is None:
@@ -167,11 +164,11 @@ class PositionCheck:
             return None
         if isinstance(loss, TopicRecreated):  # the new topic's first records may have expired
             return self._valid_position(tp, Position(0, NO_EPOCH), NO_TOPIC_ID)
-        return self._state.log_start(tp)
+        return self.state.log_start(tp)
 
     def _check_epochs(self, positions: dict[TopicPartition, Position]) -> None:
         """Ask the leaders for the epochs of unchecked positions; move truncated ones."""
-        leaders = {tp: leader for tp in positions if (leader := self._state.leader(tp)) is not None}
+        leaders = {tp: leader for tp in positions if (leader := self.state.leader(tp)) is not None}
         unchecked = [
             tp for tp, leader in leaders.items() if self._is_unchecked(tp, positions[tp], leader)
         ]
@@ -179,7 +176,7 @@ class PositionCheck:
             tp: epoch for tp in unchecked if (epoch := positions[tp].leader_epoch) != NO_EPOCH
         }
         epoch_ends = self._of_same_topics(
-            self._lookup.epoch_ends(epochs, self._leader_epochs(epochs)), positions
+            self.lookup.epoch_ends(epochs, self._leader_epochs(epochs)), positions
         )
         for tp in unchecked:
             if tp in epochs and tp not in epoch_ends:
@@ -208,7 +205,7 @@ class PositionCheck:
         ]
         if not short:
             return epoch_ends
-        view, known = self._lookup.cluster_view(), self._state.topic_ids
+        view, known = self.lookup.cluster_view(), self.state.topic_ids
         others = {tp for tp in short if view.exists(tp) and not view.has(tp, known)}
         return {tp: end for tp, end in epoch_ends.items() if tp not in others}
 
@@ -227,7 +224,7 @@ class PositionCheck:
 
     def _leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Returns the epochs of the known leaders."""
-        leaders = {tp: self._state.leader(tp) for tp in partitions}
+        leaders = {tp: self.state.leader(tp) for tp in partitions}
         return {tp: leader.epoch for tp, leader in leaders.items() if leader is not None}
 
     def _is_unchecked(self, tp: TopicPartition, position: Position, leader: Leader) -> bool:
@@ -254,9 +251,9 @@ class PositionCheck:
         if self._reported.get(tp) != seen:
             self._reported[tp] = seen
             self.loss_counts[type(loss).__name__] += 1
-            if not self._fail:
-                self._on_loss(loss)
-        if self._fail:
+            if not self.fail:
+                self.on_loss(loss)
+        if self.fail:
             raise loss
 
 

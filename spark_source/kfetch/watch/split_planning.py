@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from kfetch.model import NO_TOPIC_ID, ClusterView, Leader, OffsetRange, Split, TopicPartition
@@ -17,27 +18,20 @@ from kfetch.watch.state import WatchState
 _BEGINNING = Position(0)
 
 
+@dataclass(eq=False)
 class SplitPlanning:
     """Plans splits, with the leader of each range."""
 
-    def __init__(
-        self,
-        options: SourceOptions,
-        lookup: OffsetLookup,
-        state: WatchState,
-        refresh: MetadataRefresh,
-        check: PositionCheck,
-    ) -> None:
-        self.query = uuid4().hex
-        """The name of the query in its splits."""
-        self._options = options
-        self._lookup = lookup
-        self._state = state
-        self._refresh = refresh
-        self._check = check
-        self._skipped: dict[TopicPartition, tuple[UUID, Position]] = {}
-        """The starts of ranges that no task read, because their partition was gone, with the id of
-        the topic."""
+    options: SourceOptions
+    lookup: OffsetLookup
+    state: WatchState
+    refresh: MetadataRefresh
+    check: PositionCheck
+    query: str = field(default_factory=lambda: uuid4().hex)
+    """The name of the query in its splits."""
+    _skipped: dict[TopicPartition, tuple[UUID, Position]] = field(default_factory=dict)
+    """The starts of ranges that no task read, because their partition was gone, with the id of
+    the topic."""
 
     def unread(self, offsets: Offsets) -> dict[TopicPartition, Position]:
         """Returns the partitions whose last range before ``offsets`` was not read, and its start.
@@ -62,20 +56,20 @@ class SplitPlanning:
         leaders = self._leaders(changed)
         start, end = start.restricted_to(changed), end.restricted_to(changed)
         self._note_skipped(start, end)
-        valid = self._check.valid_offsets(start)
+        valid = self.check.valid_offsets(start)
         ends = self._readable_ends(start, valid, end)
-        starts = self._check.batch_starts(valid, ends)
+        starts = self.check.batch_starts(valid, ends)
         ranges = [
             self._range(tp, starts[tp], until, leaders)
             for tp, until in ends.items()
             if until.offset > starts[tp].offset
         ]
-        return plan_splits(self.query, ranges, self._options.planning)
+        return plan_splits(self.query, ranges, self.options.planning)
 
     def _note_skipped(self, start: Offsets, end: Offsets) -> None:
         for tp in end.positions:
             topic_id = end.topic_id(tp.topic)
-            if self._state.exists(tp):
+            if self.state.exists(tp):
                 self._skipped.pop(tp, None)
             elif start.topic_ids.get(tp.topic, topic_id) == topic_id:
                 self._skipped[tp] = topic_id, start.positions.get(tp, _BEGINNING)
@@ -90,15 +84,15 @@ class SplitPlanning:
         """
 
         def look(fresh: ClusterView) -> dict[TopicPartition, Leader | None]:
-            self._refresh.apply(fresh)
+            self.refresh.apply(fresh)
             return self._known_leaders(partitions)
 
-        return self._lookup.await_leaders(self._known_leaders(partitions), look)
+        return self.lookup.await_leaders(self._known_leaders(partitions), look)
 
     def _known_leaders(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Leader | None]:
-        return {tp: self._state.leader(tp) for tp in partitions if self._state.exists(tp)}
+        return {tp: self.state.leader(tp) for tp in partitions if self.state.exists(tp)}
 
     def _readable_ends(
         self, start: Offsets, valid: Offsets, end: Offsets
@@ -115,7 +109,7 @@ class SplitPlanning:
             if tp not in start.positions or tp in valid.positions
         }
         planned_offsets = Offsets(positions=planned, topic_ids=end.topic_ids)
-        ends = self._check.valid_offsets(planned_offsets).positions
+        ends = self.check.valid_offsets(planned_offsets).positions
         return {
             tp: ends[tp]
             for tp, p in planned.items()
@@ -135,7 +129,7 @@ class SplitPlanning:
             raise no_leader_error(tp)
         return OffsetRange(
             tp=tp,
-            topic_id=self._state.topic_ids.get(tp.topic, NO_TOPIC_ID),
+            topic_id=self.state.topic_ids.get(tp.topic, NO_TOPIC_ID),
             start=start.offset,
             end=end.offset,
             leader_epoch=leaders[tp].epoch,

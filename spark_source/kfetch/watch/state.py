@@ -93,6 +93,8 @@ class WatchState:
         self._watched: dict[TopicPartition, _WatchedPartition] = {}
         self._topic_ids: dict[str, UUID] = {}
         self._position_changes: dict[Broker, PositionChanges] = defaultdict(dict)
+        self._unanswered: dict[Broker, set[TopicPartition]] = defaultdict(set)
+        """Partitions whose position a broker has got, and of which no reply has told since."""
         self._partition_counts: dict[Broker, int] = defaultdict(int)
         self.changed: set[TopicPartition] = set()
         """Partitions that changed since the driver last took this set."""
@@ -148,7 +150,9 @@ class WatchState:
 
     def take_position_changes(self, broker: Broker) -> PositionChanges:
         """Returns the changes for a broker's session, and forgets them."""
-        return self._position_changes.pop(broker, {})
+        changes = self._position_changes.pop(broker, {})
+        self._unanswered[broker].update(changes)
+        return changes
 
     def update_metadata(
         self,
@@ -201,15 +205,20 @@ class WatchState:
         now_s: float = 0.0,
         *,
         checks_epochs: bool = True,
+        only_throttled: bool = False,
     ) -> int:
         """Apply a broker's fetch reply, and return the number of partitions that moved.
 
         A partition with a position change that the broker has not received yet is left as it is.
         The reply is for the position before that change. ``now_s``: monotonic seconds.
         ``checks_epochs``: whether the broker would have refused another leader epoch than ours.
+        ``only_throttled``: the reply is empty because the broker throttles.
         """
         waiting = self._position_changes.get(broker, {})
         count_before = len(waiting)
+        if not only_throttled:
+            silent = self._unanswered.pop(broker, set()).difference(replies, waiting)
+            self._confirm(broker, silent)
         for tp, reply in list(replies.items()):
             watched = self._watched.get(tp)
             if watched is None or not watched.is_in_session_of(broker) or tp in waiting:
@@ -219,6 +228,18 @@ class WatchState:
             else:
                 self._update_offsets(tp, watched, reply, checks_epochs=checks_epochs)
         return len(self._position_changes.get(broker, {})) - count_before
+
+    def _confirm(self, broker: Broker, silent: Iterable[TopicPartition]) -> None:
+        """Confirm the log ends of partitions that a broker's reply left out.
+
+        A session leaves out partitions whose high watermark and log start are as the broker told
+        last (KIP-227), also if the request gave another leader epoch.
+        """
+        for tp in silent:
+            watched = self._watched.get(tp)
+            if watched is not None and watched.is_in_session_of(broker) and not watched.confirmed:
+                watched.confirmed = True
+                self.changed.add(tp)
 
     def _update_offsets(
         self,
@@ -343,8 +364,7 @@ def _refused(tp: TopicPartition, leader: Leader | None, code: int, user: str) ->
         code,
         f"watching {tp} at {leader.broker if leader else 'an unknown leader'}",
         api=Api.FETCH,
-        topic=tp.topic,
-        partition=tp.partition,
+        **tp._asdict(),
         user=user,
     )
 

@@ -65,6 +65,8 @@ class Watch:
         """When requests to a broker began to fail (monotonic seconds), and the clearest cause."""
         self._broker_failed = False
         """Whether requests to a broker failed since the last metadata."""
+        self._metadata_at = 0.0
+        """When the last metadata came: monotonic seconds."""
         self._refusals_reported = False
         self._warned_of_epochs = False
         self._reply_counts: Counter[Broker] = Counter()
@@ -83,7 +85,7 @@ class Watch:
     ) -> list[TopicPartition]:
         """Apply fresh metadata. Returns the partitions whose log ends ``watch_from`` needs."""
         with self._condition:
-            self._broker_failed = False
+            self._broker_failed, self._metadata_at = False, time.monotonic()
             without_log_end = self.state.update_metadata(view, partitions, hidden)
             self._start_missing_pollers()
             leaderless = sorted(self.state.leaderless)
@@ -239,7 +241,9 @@ class Watch:
             checks_epochs = accepted.reply.version >= CHECKED_EPOCHS_VERSION
             self._warn_of_epochs(checks_epochs)
             moved = self.state.accept_reply(
-                broker, partitions, endpoints, now, checks_epochs=checks_epochs
+                *(broker, partitions, endpoints, now),
+                checks_epochs=checks_epochs,
+                only_throttled=accepted.only_throttled,
             )
             self._start_missing_pollers()
             self._failures.pop(broker, None)
@@ -275,11 +279,16 @@ class Watch:
         poller.start()
 
     def _raise_lasting_failure(self) -> None:
-        """Raise for a leader that fails or refuses for as long as look-ups are retried."""
+        """Raise for a leader that fails or refuses for as long as look-ups are retried.
+
+        Only the driver asks for metadata. After a long micro-batch, the partitions of a dead broker
+        may have new leaders. So metadata must name the broker after that time.
+        """
         options = self._options
         patience_s = options.network.request_timeout_s * (1 + options.lookups.retries)
         for broker, (since, cause) in self._failures.items():
-            if _is_permanent(cause) or time.monotonic() - since > patience_s:
+            is_late = self._metadata_at - since > patience_s
+            if _is_permanent(cause) or (is_late and self.state.partition_count(broker)):
                 raise cause.prefixed(f"watching {broker}")
         for error in self._lasting_refusals(patience_s).values():
             raise error

@@ -351,8 +351,7 @@ def _final_answers(
             raise codes.error(
                 answer.error,
                 f"{action} of {tp} at {broker}",
-                topic=tp.topic,
-                partition=tp.partition,
+                **tp._asdict(),
                 user=user,
             )
     return final
@@ -369,6 +368,5 @@ def _check_complete(
         raise BrokerError(
             f"{action}: {partitions} no leader that answers",
             retriable=True,
-            topic=first.topic,
-            partition=first.partition,
+            **first._asdict(),
         )

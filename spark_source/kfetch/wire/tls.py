@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from kfetch.errors import ConnectionLost, OptionError, TlsFailed
 from kfetch.options import NetworkOptions
@@ -105,77 +106,67 @@ def secure(
         stream.close()
         raise
     try:
-        _Handshake(secured, (host, port), options, deadline, identify).run()
+        _Handshake(secured, tls, (host, port), options, deadline, identify).run()
     except BaseException:
         secured.close()
         raise
     return secured
 
 
+@dataclass(frozen=True, slots=True)
 class _Handshake:
     """The handshake of one connection."""
 
-    def __init__(
-        self,
-        stream: ssl.SSLSocket,
-        address: tuple[str, int],
-        options: NetworkOptions,
-        deadline: float,
-        identify: Identify | None,
-    ) -> None:
-        self._stream = stream
-        self._address = address
-        self._options = options
-        self._deadline = deadline
-        self._identify = identify
+    stream: ssl.SSLSocket
+    tls: TlsOptions
+    address: tuple[str, int]
+    options: NetworkOptions
+    deadline: float
+    identify: Identify | None
 
     def run(self) -> None:
         began = time.monotonic()
-        until = min(self._deadline, began + self._options.connect_timeout_s)
+        until = min(self.deadline, began + self.options.connect_timeout_s)
         try:
             # After a time-out, the handshake goes on where it was.
             if not self._done_by(min(until, began + _IDENTIFY_AFTER_S)):
                 self._check_listener()
                 if not self._done_by(until):
-                    raise _lost(self._address, f"no answer within {time.monotonic() - began:.0f} s")
+                    raise _lost(self.address, f"no answer within {time.monotonic() - began:.0f} s")
         except OSError as cause:
             raise self._failure(cause) from None
         self._check_suite()
 
     def _done_by(self, until: float) -> bool:
-        self._stream.settimeout(max(0.001, until - time.monotonic()))
+        self.stream.settimeout(max(0.001, until - time.monotonic()))
         try:
-            self._stream.do_handshake()
+            self.stream.do_handshake()
         except TimeoutError:
             return False
         return True
 
     def _failure(self, cause: OSError) -> ConnectionLost:
-        tls = self._options.security.tls
-        assert tls is not None
-        if failure := tls_errors.explain(cause, *self._address, tls):
+        if failure := tls_errors.explain(cause, *self.address, self.tls):
             return failure
         if tls_errors.may_lack_tls(cause):
             self._check_listener()
-        return _lost(self._address, tls_errors.words(cause))
+        return _lost(self.address, tls_errors.words(cause))
 
     def _check_listener(self) -> None:
         """Raises WrongListener if the peer is found to speak something else than TLS."""
-        if self._identify is None:
+        if self.identify is None:
             return
-        if verdict := self._identify(self._address, self._options, self._deadline):
-            raise diagnosis.wrong_listener(verdict, *self._address)
+        if verdict := self.identify(self.address, self.options, self.deadline):
+            raise diagnosis.wrong_listener(verdict, *self.address)
 
     def _check_suite(self) -> None:
         """Raises TlsFailed for a suite of TLS 1.3 that the options don't have.
 
         Before Python 3.15, ``ssl`` always offers OpenSSL's suites of TLS 1.3.
         """
-        tls, agreed = self._options.security.tls, self._stream.cipher()
-        if tls is None or agreed is None or not tls.tls_1_3_suites or agreed[1] != "TLSv1.3":
-            return
-        if agreed[0] not in tls.tls_1_3_suites:
-            peer = f"{self._address[0]}:{self._address[1]}"
+        agreed, wanted = self.stream.cipher(), self.tls.tls_1_3_suites
+        if agreed and wanted and agreed[1] == "TLSv1.3" and agreed[0] not in wanted:
+            peer = f"{self.address[0]}:{self.address[1]}"
             what = f"{peer} chooses {agreed[0]}, which {PREFIX}cipher.suites does not have"
             action = (
                 "Python can't select the suites of TLS 1.3. Add this suite, or set "

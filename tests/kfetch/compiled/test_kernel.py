@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from kfetch.decoding import decoder
 from kfetch.records import Columns, schema_of
 from kfetch.records.sections import sections
+from tests.kfetch.decoders import DECODERS
 from tests.kfetch.records.batch_builder import batch, make_slice, record
 from tests.kfetch.records.legacy_builder import message
 
@@ -24,7 +24,9 @@ DATA = (
 def test_leader_epochs_and_sizes(name: str) -> None:
     """Each row has its batch's epoch, null where it is -1, and the bytes of its key and value."""
     columns = Columns(leader_epoch=True, serialized_sizes=True)
-    decoded = decoder(name)(sections([make_slice(DATA, 0, 5)], check_crcs=True), columns=columns)
+    decoded = DECODERS[name].decode(
+        sections([make_slice(DATA, 0, 5)], check_crcs=True), columns=columns
+    )
 
     assert decoded is not None
     decoded.validate(full=True)
@@ -38,7 +40,7 @@ def test_leader_epochs_and_sizes(name: str) -> None:
 def test_the_seven_are_always_there(columns_on: tuple[bool, bool, bool]) -> None:
     """What is asked for comes behind the seven, in one order, and both decoders agree."""
     columns, in_range = Columns(*columns_on), sections([make_slice(DATA)], check_crcs=True)
-    theirs, ours = (decoder(n)(in_range, columns=columns) for n in ("reference", "kernel"))
+    theirs, ours = (DECODERS[n].decode(in_range, columns=columns) for n in ("reference", "kernel"))
 
     assert theirs is not None
     assert theirs.equals(ours)

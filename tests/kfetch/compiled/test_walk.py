@@ -66,7 +66,6 @@ def test_many_batches_need_no_python(monkeypatch: pytest.MonkeyPatch) -> None:
         return in_python(data, at)
 
     monkeypatch.setattr(batches, "_header", counted)
-    monkeypatch.setattr(decoding, "IMPLEMENTATION", "kernel")
     monkeypatch.setattr(decoding, "_walker", batches.walk)
     costs = []
     for load in (lambda: None, decoding.load):

@@ -43,6 +43,7 @@ class Reader:
             master=master, defaultParallelism=4, getConf=lambda: settings
         )
         self.given: dict[str, str] = {}
+        self.timestamp = 0
 
     @property
     def readStream(self) -> Reader:
@@ -66,7 +67,7 @@ class Reader:
                 "topic": ["t"] * len(records),
                 "partition": pa.array([0] * len(records), pa.int32()),
                 "offset": [n for n, _ in records],
-                "timestamp": pa.array([0] * len(records), pa.timestamp("us", "UTC")),
+                "timestamp": pa.array([self.timestamp] * len(records), pa.timestamp("us", "UTC")),
                 "deadLetter": pa.array([e and {"error": e} for _, e in records], _LETTER),
             }
         )
@@ -121,6 +122,15 @@ def test_letters_commit_first(tmp_path: Path) -> None:
         table.column_names
     )
     assert ["id", "offset"] == DeltaTable(str(tmp_path / "rows")).to_pyarrow_table().column_names
+
+
+def test_a_letter_of_a_far_year(tmp_path: Path) -> None:
+    """A producer may send microseconds in place of milliseconds. Python's years end with 9999, and
+    the example of the letters needs no time."""
+    copy = Copy(tmp_path)
+    copy.reader.timestamp = 1_700_000_000_000_000_000
+
+    assert Letter("t", 0, 1, "bad") == copy.write(0, (1, "bad")).example
 
 
 @pytest.mark.parametrize("records", [[(1, "bad")], [(1, None)], []])

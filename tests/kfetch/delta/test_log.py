@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    Schema,
+    TableFeatures,
+    Transaction,
+    write_deltalake,
+)
 
 from kfetch.delta import log
 from kfetch.delta.log import TableLog
@@ -45,7 +54,21 @@ def test_a_micro_batch_is_one_commit(tmp_path: Path) -> None:
     last = (table.directory / "_delta_log" / f"{1:020}.json").read_text().splitlines()
     kinds = [set(json.loads(line)) for line in last]
     assert [{"commitInfo"}, {"add"}, {"txn"}] == kinds
-    assert {"appId": QUERY, "version": 0} == json.loads(last[2])["txn"]
+    # Databricks then lets other writers pass that have read the table meanwhile.
+    assert json.loads(last[0])["commitInfo"]["isBlindAppend"]
+    transaction = json.loads(last[2])["txn"]
+    assert (QUERY, 0) == (transaction["appId"], transaction["version"])
+
+
+def test_a_transaction_has_its_time(tmp_path: Path) -> None:
+    """Without it, Spark takes the transaction for an expired one, if the table lets these expire.
+    It leaves it out of a checkpoint of the log, and the micro-batch could come twice."""
+    table = Table(tmp_path / "t", COLUMNS)
+    before = time.time()
+    table.append(QUERY, 0, rows(1))
+
+    (transaction,) = [one["txn"] for one in table.actions() if "txn" in one]
+    assert before - 1 <= transaction["lastUpdated"] / 1000 <= time.time()
 
 
 def test_a_repeated_micro_batch_commits_nothing(tmp_path: Path) -> None:
@@ -96,6 +119,25 @@ def beside(act: Callable[[Path], object], table: Table) -> bool:
     committed = table.append(QUERY, 5, rows(7))
     assert acted
     return committed
+
+
+def test_another_run_commits_right_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before kfetch looks at the table again. It must not take the other micro-batch, which is a
+    later one, for its own: the next one would come twice."""
+    table, other = Table(tmp_path / "t", COLUMNS), Table(tmp_path / "t", COLUMNS)
+    commit = DeltaTable.create_write_transaction
+    behind = [other]
+
+    def overtaken(*args: Any, **more: Any) -> None:
+        commit(*args, **more)
+        if behind:
+            behind.pop().append(QUERY, 1, rows(2))
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
+    table.append(QUERY, 0, rows(1))
+
+    assert not table.append(QUERY, 1, rows(20))
+    assert [1, 2] == numbers(table)
 
 
 def other_rows(directory: Path) -> None:
@@ -186,10 +228,17 @@ def other_type(directory: Path) -> None:
     write_deltalake(str(directory), table, mode="overwrite", schema_mode="overwrite")
 
 
+def other_case(directory: Path) -> None:
+    """Somebody makes the table anew, with a column in another case."""
+    table = pa.table({"N": [1], "t": ["x"]})
+    write_deltalake(str(directory), table, mode="overwrite", schema_mode="overwrite")
+
+
 @pytest.mark.parametrize(
     ("act", "sentence"),
     [
         (constraint, "has the constraint small"),
+        (other_case, "column n of the table .* is N now"),
         (other_type, "column n of the stream is BIGINT, and in the table"),
     ],
 )
@@ -204,7 +253,7 @@ def test_changes_that_end_the_query(
         beside(act, table)
 
     assert 0 == DeltaTable(str(table.directory)).transaction_version(QUERY)
-    assert 7 not in numbers(table)
+    assert 7 not in [value for row in table.rows() for value in row.values()]
 
 
 @pytest.mark.parametrize("room", [0, 300])
@@ -285,6 +334,56 @@ def test_merge_schema_adds_columns(tmp_path: Path) -> None:
     assert [None] == [
         row["at"] for row in DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
     ]
+
+
+def map_of(kind: Any) -> Any:
+    """The type of maps from texts to these values."""
+    return {"type": "map", "keyType": "string", "valueType": kind, "valueContainsNull": True}
+
+
+_STRUCT = {"type": "struct", "fields": [field("at", "timestamp_ntz"), field("n")]}
+_ARRAY = {"type": "array", "elementType": _STRUCT, "containsNull": True}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        map_of("timestamp_ntz"),
+        map_of(_ARRAY),
+        {"type": "struct", "fields": [field("m", map_of(map_of("timestamp_ntz")))]},
+    ],
+)
+def test_times_without_a_zone_in_maps(tmp_path: Path, kind: Any) -> None:
+    """delta-rs writes such columns and names no feature for them. Nobody could read the table. So
+    it has to have the feature before."""
+    wider = [*COLUMNS, field("m", kind)]
+    with pytest.raises(TableRefused, match="column m has TIMESTAMP_NTZ within a map"):
+        Table(tmp_path / "t", wider)
+    assert [] == os.listdir(tmp_path)
+    table = Table(tmp_path / "t", COLUMNS)
+    log = TableLog(table.directory, wider, [])
+    for _ in range(2):
+        with pytest.raises(TableRefused, match="column m has TIMESTAMP_NTZ within a map"):
+            log.open(merge_schema=True)
+    assert 0 == DeltaTable(str(table.directory)).version()
+
+    DeltaTable(str(table.directory)).alter.add_feature(
+        TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True
+    )
+    assert wider == log.open(merge_schema=True).fields
+    assert [] == table.rows()
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ntz", _STRUCT, _ARRAY])
+def test_times_without_a_zone(tmp_path: Path, kind: Any) -> None:
+    """Elsewhere delta-rs names the feature itself, also in a table beside maps of other values."""
+    wider = [*COLUMNS, field("m", map_of("long")), field("at", kind)]
+    Table(tmp_path / "a", wider)
+    table = Table(tmp_path / "b", COLUMNS)
+    TableLog(table.directory, wider, []).open(merge_schema=True)
+
+    for name in ("a", "b"):
+        assert "timestampNtz" in DeltaTable(str(tmp_path / name)).protocol().reader_features  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -448,3 +547,42 @@ def test_statistics_let_readers_skip_files(tmp_path: Path) -> None:
     assert {"numRecords": 2, "minValues": {"n": 10, "t": "10"}} == {
         name: table.adds()[1]["stats"][name] for name in ("numRecords", "minValues")
     }
+
+
+def test_readers_find_texts_beyond_the_first_plane(tmp_path: Path) -> None:
+    """delta-rs misreads escapes of such characters. With wrong bounds it would skip the file."""
+    table = Table(tmp_path / "t", [*COLUMNS, field("\U00020bb7")])
+    batch = rows(1).set_column(1, "t", pa.array(["\U00020bb7野家"]))
+    table.append(QUERY, 0, batch.append_column("\U00020bb7", pa.array([5])))
+    dataset = DeltaTable(str(tmp_path / "t")).to_pyarrow_dataset()
+
+    for known in (ds.field("t") == "\U00020bb7野家", ds.field("\U00020bb7") == 5):
+        assert 1 == dataset.count_rows(known)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "interval 1 week", "interval 10 days", "interval 240 hours", "interval 14400 minutes",
+        "interval 864000 seconds", "interval 864000000 milliseconds",
+        "interval 864000000000 microseconds", "interval 864000000000000 nanoseconds",
+    ],
+)  # fmt: skip
+def test_delta_rs_reads_the_durations_that_kfetch_allows(tmp_path: Path, text: str) -> None:
+    """After a checkpoint, it removes commits of 20 days ago. Without the property, they stay."""
+    table = Table(tmp_path / "t", COLUMNS)
+    for number in range(2):
+        table.append(QUERY, number, rows(number))
+    first, *_ = commits = sorted((table.directory / "_delta_log").glob("*.json"))
+    DeltaTable(str(table.directory)).create_checkpoint()
+    for file in commits:
+        os.utime(file, (time.time() - 20 * 86_400,) * 2)
+    DeltaTable(str(table.directory)).cleanup_metadata()
+    assert first.exists()
+
+    properties = {"delta.logRetentionDuration": text}
+    DeltaTable(str(table.directory)).alter.set_table_properties(properties)
+    table.log.look(merge_schema=False)
+    DeltaTable(str(table.directory)).create_checkpoint()
+    DeltaTable(str(table.directory)).cleanup_metadata()
+    assert not first.exists()

@@ -161,6 +161,16 @@ def test_values_of_columns() -> None:
     assert {("a b", "true"): [1, 4], (None, "false"): [2], (None, None): [3]} == found
 
 
+def test_a_text_that_is_no_utf_8() -> None:
+    """A key may have any bytes. They must not end the query for good. Spark writes the character
+    U+FFFD for them, too, so texts that differ in such bytes are in one partition."""
+    texts = pa.array([b"a\xff", b"a\xfe", b"a\xe2\x82b", b"a"], pa.binary()).view(pa.string())
+    batch = pa.record_batch({"t": texts, "n": [1, 2, 3, 4]})
+    found = [(values, rows["n"].to_pylist()) for values, rows in split(batch, [column("t")], batch)]
+
+    assert [(("a\ufffd",), [1]), (("a\ufffd",), [2]), (("a\ufffdb",), [3]), (("a",), [4])] == found
+
+
 def test_many_values_of_many_columns() -> None:
     """Rows with different values are in different partitions, also if there are more combinations
     of values than 64 bits can number."""

@@ -49,6 +49,25 @@ def table(**said: Any) -> TableDescription:
         ),
         ({"writer_version": 8}, "the writer version 8"),
         *(
+            (
+                {"properties": {f"delta.{name}RetentionDuration": text}},
+                f"the property delta.{name}RetentionDuration with {text}, where delta-rs needs a "
+                "text such as interval 365 days",
+            )
+            for name in ("log", "deletedFile")
+            for text in (
+                "INTERVAL 365 DAYS",
+                "365 days",
+                "interval '365' day",
+                "interval 1 week 1 day",
+            )
+        ),
+        (
+            {"properties": {"delta.enableExpiredLogCleanup": "False"}},
+            "the property delta.enableExpiredLogCleanup with False, where delta-rs needs a text "
+            "such as false",
+        ),
+        *(
             ({"writer_version": 7, "features": frozenset({name})}, f"the feature {name}")
             for name in (
                 "rowTracking",
@@ -82,6 +101,7 @@ def test_what_is_refused(said: Any, named: str) -> None:
     [
         {"properties": {"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"}},
         {"properties": {"delta.columnMapping.mode": "none"}},
+        {"properties": {"delta.enableExpiredLogCleanup": "false"}},
         {
             "writer_version": 7,
             "features": frozenset(

@@ -130,7 +130,7 @@ def test_names_that_differ_in_case(fields: Any, names: str) -> None:
         check_names(table_fields(fields))
 
 
-@pytest.mark.parametrize("name", ["a b", "a,b", "x=y", "(x)", "a\nb"])
+@pytest.mark.parametrize("name", ["a b", "a,b", "x=y", "(x)", "a\nb", "a\0b"])
 def test_names_that_delta_lacks(name: str) -> None:
     """Spark's sink refuses such a column, also within structs, arrays and maps."""
     inner = {"type": "struct", "fields": [field(name)]}

@@ -1,4 +1,4 @@
-"""Spark's recorded answers (tests/vectors/json) and the decoder's settings for them."""
+"""Spark's recorded answers (tests/vectors/json) and the time zones for them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import numpy as np
 
 from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.columns.decoded import DecodedColumn
-from kfetch.formats.json.decoder import JsonDecoder, JsonSettings
+from kfetch.formats.json.decoder import JsonDecoder
 from kfetch.formats.json.times import Zones
 from kfetch.formats.loading import load
 
 __all__ = ["GROUPS", "Group", "decode", "decoder", "find_zone"]
 
+UTC = Zones()
 _DIRECTORY = Path(__file__).parents[2] / "vectors" / "json"
 
 
@@ -27,7 +28,7 @@ class Group(NamedTuple):
 
     name: str
     schema: str
-    settings: JsonSettings
+    zones: Zones
     documents: list[bytes]
     rows: list[Any]
     corrupt: list[int]
@@ -41,9 +42,9 @@ def find_zone(name: str) -> tzinfo | None:
         return None
 
 
-def decoder(schema: str, settings: JsonSettings | None = None) -> JsonDecoder:
+def decoder(schema: str, zones: Zones = UTC) -> JsonDecoder:
     """Returns a decoder for a schema in DDL."""
-    return JsonDecoder(parse_schema(schema), load("json"), settings)
+    return JsonDecoder(parse_schema(schema), load("json"), zones)
 
 
 def decode(using: JsonDecoder, documents: list[bytes | None]) -> DecodedColumn:
@@ -56,15 +57,10 @@ def decode(using: JsonDecoder, documents: list[bytes | None]) -> DecodedColumn:
 def _read(path: Path) -> Group:
     head, *cases = map(json.loads, path.read_text().splitlines())
     session = 19_800 if head["zone"] == "+05:30" else find_zone(head["zone"])
-    settings = JsonSettings(
-        zones=Zones(session or 0, find_zone),
-        single_quotes=head["options"].get("allowSingleQuotes") != "false",
-        non_numeric=head["options"].get("allowNonNumericNumbers") != "false",
-    )
     return Group(
-        " ".join([head["name"], *head["options"]]),
+        head["name"],
         head["schema"],
-        settings,
+        Zones(session or 0, find_zone),
         [_bytes(case[0]) for case in cases],
         [case[1] for case in cases],
         [number for number, case in enumerate(cases) if case[2]],

@@ -27,7 +27,7 @@ from kfetch import decoding
 from kfetch.compiled import walk
 from kfetch.errors import KfetchError
 from kfetch.records import Columns, batch
-from tests.kfetch.decoders import rows_of
+from tests.kfetch.decoders import DECODERS, rows_of
 from tests.kfetch.records.batch_builder import make_slice
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -61,7 +61,7 @@ def mutation(rng: random.Random, data: bytes) -> bytes:
 def outcome(name: str, data: bytes, *, check: bool, skip: bool, limits: tuple[int, int]) -> Any:
     """Rows, or the error, and what was skipped."""
     reports: list[str] = []
-    decoding.IMPLEMENTATION = name
+    decoding.kernel = lambda: DECODERS[name]
     try:
         batch = decoding.decode(
             [make_slice(data, *limits)],

@@ -17,6 +17,7 @@ from kfetch.records import Columns, Memory, Slice, arrow, schema_of
 from kfetch.records.arrow import delivered, row_bytes
 from kfetch.records.sections import sections
 from tests.examples import examples
+from tests.kfetch.decoders import DECODERS
 from tests.kfetch.records.batch_builder import TP, batch, make_slice, record
 from tests.kfetch.records.legacy_builder import message
 from tests.kfetch.records.test_properties import SLICE, build
@@ -24,13 +25,12 @@ from tests.kfetch.records.test_properties import SLICE, build
 ALL = Columns(headers=True, leader_epoch=True, serialized_sizes=True)
 NAMES = st.lists(st.sampled_from(delivered(ALL)), min_size=1, unique=True).map(tuple)
 STRINGS = st.sets(st.sampled_from(["key", "value"])).map(tuple)
-DECODERS = ("reference", "kernel")
 
 
 def decoded(name: str, slices: Sequence[Slice], columns: Columns) -> pa.RecordBatch | None:
     """The batch of one decoder. The kernel's is the same from slices and from sections."""
     in_range = sections(slices, check_crcs=True)
-    rows = decoding.decoder(name)(in_range, columns=columns) if in_range else None
+    rows = DECODERS[name].decode(in_range, columns=columns) if in_range else None
     if name == "kernel":
         assert rows == kernel.decode_slices(slices, columns=columns, check_crcs=True)
     return rows
@@ -140,7 +140,7 @@ def test_records_are_checked_whatever_the_columns(decoder: str, names: tuple[str
     damaged = bytearray(batch(record(value=b"x" * 9000), record(1)))
     damaged[5000] ^= 1
     with pytest.raises(CorruptBatch, match="CRC"):
-        decoding.decoder(decoder)(
+        DECODERS[decoder].decode(
             sections([make_slice(bytes(damaged))], check_crcs=True), columns=columns
         )
     with pytest.raises(MalformedTimestamp):

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kfetch.decoding import decoder
 from kfetch.records import Columns, Slice
 from kfetch.records.batch import iter_batches
 from kfetch.records.sections import sections
-from tests.kfetch.decoders import rows_of
+from tests.kfetch.decoders import DECODERS, rows_of
 from tests.kfetch.records.batch_builder import TP
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -54,7 +53,7 @@ def test_vector(file: Path, name: str) -> None:
     rows = [json.loads(line) for line in file.with_suffix(".jsonl").read_text().splitlines()]
     data = memoryview(file.read_bytes())
     in_range = sections([Slice(tp=TP, start=0, end=2**62, data=data)], check_crcs=True)
-    batch = decoder(name)(in_range, columns=Columns(headers=True, leader_epoch=True))
+    batch = DECODERS[name].decode(in_range, columns=Columns(headers=True, leader_epoch=True))
 
     assert batch is not None
     assert [

@@ -13,7 +13,8 @@ from kfetch.errors import (
     PartitionGone,
 )
 from kfetch.watch.driver import Driver
-from tests.kfetch.watch.helpers import T0, T1, at, logged, query
+from tests.kfetch.watch.damage import expired
+from tests.kfetch.watch.helpers import T0, T1, at, logged, loss_counts, query, read
 from tests.kfetch.wire.little import LittleKafka
 
 
@@ -102,3 +103,31 @@ def test_available_now_that_shrinks(
     damage(kafka)
     with pytest.raises(kind, match="lost while an AvailableNow query was reading"):
         driver.next_end(first, 1)
+
+
+@pytest.mark.parametrize("elected", [False, True])
+def test_available_now_whose_records_expire(kafka: LittleKafka, elected: bool) -> None:
+    """With failOnDataLoss=false, retention that passes the end is one loss. The query ends at the
+    log start, also after an election, and reads no later record."""
+    driver = query(kafka, failOnDataLoss="false")
+    start = logged(driver.initial_offsets())
+    driver.prepare_available_now()
+    first = logged(driver.next_end(start, 1))
+    expired(kafka)
+    if elected:
+        kafka.elect(T0, 2)
+    last = logged(driver.next_end(first, 1))
+    assert {T0: 6, T1: 1} == at(last)
+    assert {} == read(driver, first, last)
+
+    kafka.log(T0).append(b"later")
+    assert driver.next_end(last, 1) is None
+    assert {"RecordsExpired": 1} == loss_counts(driver)
+
+
+def test_available_now_past_the_log_end(kafka: LittleKafka) -> None:
+    """An AvailableNow query that starts past the log end finds that loss."""
+    driver = query(kafka, startingOffsets='{"t":{"0":9,"1":-2}}')
+    driver.prepare_available_now()
+    with pytest.raises(OffsetBeyondLog, match="t-0: offset 9 lies past the log end 3"):
+        driver.next_end(logged(driver.initial_offsets()), None)

@@ -155,6 +155,35 @@ def test_open_transaction(kafka: LittleKafka) -> None:
     assert WHOLE == ranges(plan(kafka))
 
 
+@pytest.mark.parametrize("start", [0, 2])
+def test_an_end_behind_an_open_transaction(
+    kafka: LittleKafka, caplog: pytest.LogCaptureFixture, start: int
+) -> None:
+    """If the log reaches the end, an open transaction is no truncation. The error says so. With
+    failOnDataLoss=false the batch ends before the transaction, with one warning."""
+    kafka.log(T0).stable = 1
+    bounds = {
+        "startingOffsets": f'{{"t":{{"0":{start},"1":0}}}}',
+        "endingOffsets": '{"t":{"0":3,"1":1}}',
+        "kafka__isolation__level": "read_committed",
+    }
+    message = "t-0: an open transaction begins at offset 1, so the records up to the end offset 3 "
+    with pytest.raises(OffsetBeyondLog, match=message):
+        plan(kafka, **bounds)
+
+    expected = {T0: (0, 1), T1: (0, 1)} if start == 0 else {T1: (0, 1)}
+    assert expected == ranges(plan(kafka, **bounds, failOnDataLoss="false"))
+    assert ["truncated" in text for text in caplog.messages] == [False]
+
+
+def test_an_end_past_the_log_and_a_transaction(kafka: LittleKafka) -> None:
+    """An end that the log does not reach is a loss, also beside an open transaction."""
+    kafka.log(T0).stable = 1
+    options = {"endingOffsets": '{"t":{"0":9,"1":1}}', "kafka__isolation__level": "read_committed"}
+    with pytest.raises(OffsetBeyondLog, match="end offset 9 lies past the log end 3"):
+        plan(kafka, **options)
+
+
 def test_partition_without_leader(kafka: LittleKafka) -> None:
     """A partition without a leader is an error after the request timeout."""
     kafka.elect(T0, None)

@@ -76,6 +76,19 @@ def test_epoch_change_alone_is_idle(kafka: LittleKafka, driver: Driver) -> None:
     assert driver.next_end(end, None) is None
 
 
+def test_a_backlog_is_read_after_an_election(kafka: LittleKafka, driver: Driver) -> None:
+    """The leader stays and only its epoch is new, nobody writes, and the driver knows of it before
+    the session does. The session's next reply leaves the partition out, and its backlog is read."""
+    kafka.log(T0).append(*[b"backlog"] * 20)
+    end = logged(driver.next_end(logged(driver.initial_offsets()), 5))
+    kafka.elect(T0, 1)
+    driver._watch.update_metadata(driver._lookup.cluster_view(), [T0, T1])
+    before = at(end)[T0]
+    end = logged(driver.next_end(end, 5))
+
+    assert at(end)[T0] > before
+
+
 def test_positions_carry_their_epoch(kafka: LittleKafka, driver: Driver) -> None:
     """A position that moves has the leader's epoch, one that stays keeps its own."""
     end = logged(driver.next_end(logged(driver.initial_offsets()), None))

@@ -27,3 +27,18 @@ def test_a_position_above_the_last_stable_offset(kafka: LittleKafka, fail: str) 
     kafka.log(T0).stable = None
     last = logged(driver.next_end(after, None))
     assert {T0: (3, 4)} == read(driver, after, last)
+
+
+def test_available_now_from_above_the_last_stable_offset(kafka: LittleKafka) -> None:
+    """An AvailableNow query whose end lies below its start has nothing to read, and ends. Records
+    that become readable later are for the next query."""
+    before = query(kafka)
+    end = logged(before.next_end(before.initial_offsets(), None))
+    driver = query(kafka, kafka__isolation__level="read_committed")
+    driver.prepare_available_now()
+    kafka.log(T0).stable = 1
+
+    assert driver.next_end(end, None) is None
+    kafka.log(T0).append(b"d")
+    kafka.log(T0).stable = None
+    assert driver.next_end(end, None) is None

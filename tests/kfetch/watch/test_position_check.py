@@ -15,7 +15,7 @@ from kfetch.errors import (
 )
 from kfetch.model import TopicPartition
 from tests.kfetch.watch.damage import LOSSES, Damage, Ranges, Reader, expired
-from tests.kfetch.watch.helpers import ALWAYS, T0, at, fill, logged, query, read
+from tests.kfetch.watch.helpers import ALWAYS, T0, T1, at, fill, logged, loss_counts, query, read
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.log import Log
 
@@ -177,3 +177,24 @@ def test_another_leader_may_start_lower(kafka: LittleKafka, lenient: Reader) -> 
     lenient.batch()
 
     assert {T0: (3, 9)} == lenient.last
+
+
+def test_a_new_topic_takes_over_no_offset_of_the_old_one(
+    kafka: LittleKafka, lenient: Reader
+) -> None:
+    """A topic is created again, and the log end of one partition is unknown just then. This
+    partition leaves the offsets, and comes back as a new one."""
+    kafka.create("t", 2)
+    kafka.log(T0).append(b"new a")
+    kafka.hints = False
+    kafka.errors[T1] = [6]
+    lenient.batch()
+    assert {T0: (0, 1)} == lenient.last
+    assert {T0: 1} == at(lenient.offsets)
+    assert {} == lenient.offsets.left
+
+    kafka.log(T1).append(b"new x")
+    lenient.finish()
+
+    assert [b"new a", b"new x"] == lenient.values[4:]
+    assert {"TopicRecreated": 2} == loss_counts(lenient.driver)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kfetch.model import (
@@ -188,6 +188,24 @@ def test_a_hint_is_followed(state: WatchState) -> None:
     assert Position(11, 4) == state.log_end(T0)
 
 
+def test_a_leader_that_has_nothing_new_confirms_by_its_silence(state: WatchState) -> None:
+    """A leader with a new epoch keeps its session. It leaves a partition out of its reply if its
+    log end and log start are as before. So the known log end counts again, but not after a reply
+    that is empty because the broker throttles, or while the request has yet to leave."""
+    metadata_update(state, view(Leader(broker=ONE, epoch=4)))
+    state.changed.clear()
+    state.accept_reply(ONE, {}, {})
+    assert state.log_end(T0) is None
+    assert {T0: position(10, 4)} == state.take_position_changes(ONE)
+    state.accept_reply(ONE, {}, {}, only_throttled=True)
+    assert state.log_end(T0) is None
+
+    state.accept_reply(ONE, {}, {})
+
+    assert Position(10, 3) == state.log_end(T0)
+    assert {T0} == state.changed
+
+
 @pytest.mark.parametrize("hint", [(2, 3), (2, 2), (3, 9)])
 def test_an_old_hint_is_not(state: WatchState, hint: tuple[int, int]) -> None:
     """kfetch ignores a hint without a newer epoch or without an address."""
@@ -348,6 +366,8 @@ class LittleLog:
         self.state = watching()
         self.end, self.leader = 10, Leader(broker=ONE, epoch=3)
         self.held: dict[Broker, dict[TopicPartition, FetchPosition]] = {ONE: {}, TWO: {}}
+        self.told: dict[Broker, int | None] = {}
+        """The log end as each broker's session told it last."""
 
     def append(self, broker: Broker) -> None:
         """One more record."""
@@ -358,15 +378,19 @@ class LittleLog:
         self.leader = Leader(broker=broker, epoch=self.leader.epoch + 1)
 
     def poll(self, broker: Broker) -> None:
-        """A broker receives its position changes and answers."""
+        """A broker receives its position changes and answers. It leaves out what it told before."""
         for tp, position in self.state.take_position_changes(broker).items():
-            self.held[broker].pop(tp, None)
             if position is not None:
                 self.held[broker][tp] = position
+            else:
+                self.held[broker].pop(tp, None)
+                self.told[broker] = None
         for tp, position_held in list(self.held[broker].items()):
             good = self.leader == Leader(broker=broker, epoch=position_held.leader_epoch)
             partition_reply = reply(self.end) if good else reply(-1, error=NOT_LEADER)
-            self.state.accept_reply(broker, {tp: partition_reply}, {})
+            is_new = not good or self.told.get(broker) != self.end
+            self.told[broker] = self.end if good else None
+            self.state.accept_reply(broker, {tp: partition_reply} if is_new else {}, {})
 
     def metadata(self, broker: Broker) -> None:
         """Metadata names the leader."""
@@ -381,6 +405,7 @@ EVENTS = [LittleLog.append, LittleLog.elect, LittleLog.poll, LittleLog.metadata,
 
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from([ONE, TWO])), max_size=40))
+@example([(LittleLog.poll, ONE), (LittleLog.elect, ONE), (LittleLog.metadata, ONE)])
 @examples(35)
 def test_any_history_ends_at_the_log_end(history: list[tuple[object, Broker]]) -> None:
     """In any order of events, the known log end never lies past the log. After the last event it is

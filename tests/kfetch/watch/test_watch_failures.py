@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from kfetch.errors import AuthenticationFailed, BrokerError, ConnectionLost
 from kfetch.offsets import Position
 from kfetch.watch import watch as watching
 from kfetch.watch.broker_report import BrokerReport
+from kfetch.watch.driver import Driver
 from kfetch.wire import probes
-from tests.kfetch.watch.helpers import T0, T1
+from tests.kfetch.watch.helpers import T0, T1, logged, read
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.scripted import Close
 
@@ -41,7 +43,23 @@ def test_a_leader_that_stays_away_is_an_error(kafka: LittleKafka, watched: Any) 
     query = watched(kafka__request__timeout__ms="200")
     kafka.nodes[1].stop()
     with pytest.raises(ConnectionLost, match=r"^watching broker 1 \(127.0.0.1:\d+\): "):
-        query.until(lambda: False)
+        query.until(query.refresh_metadata)
+
+
+def test_a_dead_broker_that_leads_nothing_any_more_is_no_error(
+    kafka: LittleKafka, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker dies while a long micro-batch runs, and its partitions get another leader. The next
+    planning asks for metadata before it judges, and reads on."""
+    end = logged(driver.next_end(logged(driver.initial_offsets()), None))
+    kafka.nodes[1].stop()
+    driver._watch.report_failure(kafka.nodes[1].broker, ConnectionLost("away"))
+    kafka.elect(T0, 2)
+    kafka.log(T0).append(b"d")
+    now = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() + 1000.0)
+
+    assert {T0: (3, 4)} == read(driver, end, logged(driver.next_end(end, None)))
 
 
 @pytest.mark.parametrize("where", ["partition", "connection"])
@@ -54,7 +72,7 @@ def test_permanent_errors_are_raised(kafka: LittleKafka, watched: Any, where: st
         kafka.nodes[1].always(FetchRequest, refused)
         query = watched(kafka__request__timeout__ms="300")
     with pytest.raises((BrokerError, ConnectionLost), match=r"(watching t-0|refuses every fetch)"):
-        query.until(lambda: False)
+        query.until(query.refresh_metadata)
 
 
 def test_a_refused_log_in_is_raised_at_once(kafka: LittleKafka, watched: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kfetch_jobs import config
 from kfetch_jobs.config import functions
 from kfetch_jobs.errors import ConfigError
-from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
+from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT, checked
 
 IN_PROJECT = [
     ("storage:", "storrage:", "1: the key storrage is not known: did you mean storage? (and 1 mo"),
@@ -277,7 +277,7 @@ def _mistakes(project: Path, file: str, old: str, new: str) -> tuple[str, ...]:
     (project / "conf" / "code.py").write_text("def clicks(source):\n    return source\n")
     (project / "conf" / "broken.py").write_text("def f(source):\n    return (\n")
     with pytest.raises(ConfigError) as told:
-        config.load(config.find(project), ENVIRON).check()
+        checked(config.load(config.find(project), ENVIRON))
     return told.value.mistakes
 
 
@@ -421,7 +421,7 @@ def test_mistakes_in_an_environment(project: Path, text: str, name: str, sentenc
     (project / "conf" / "env" / "prod.yml").write_text(text)
 
     with pytest.raises(ConfigError, match="^" + re.escape(sentence)):
-        config.load(config.find(project), ENVIRON, name).check()
+        checked(config.load(config.find(project), ENVIRON, name))
 
 
 @pytest.mark.parametrize("other", ["data/one", "file:{}/conf/data/one"])
@@ -432,7 +432,7 @@ def test_a_checkpoint_of_two_jobs(project: Path, other: str) -> None:
         (project / "conf" / "jobs" / f"{name}.yml").write_text(text)
 
     with pytest.raises(ConfigError, match=r"^conf/jobs/b\.yml:14: job a has this checkpoint too"):
-        config.load(config.find(project), ENVIRON).check()
+        checked(config.load(config.find(project), ENVIRON))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from kfetch_jobs.config.schema import KINDS, schema
 from kfetch_jobs.config.source_options import option_warnings
 from kfetch_jobs.config.yamlfile import display, with_placeholders
 from kfetch_jobs.errors import ConfigError
-from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
+from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT, checked
 
 
 def test_options_of_cluster_and_job_meet(project: Path) -> None:
@@ -343,7 +343,7 @@ def test_several_sources_are_views(project: Path) -> None:
 
 
 def test_all_mistakes_of_all_jobs(project: Path) -> None:
-    """``check`` goes on after a mistake: it tells those of every file."""
+    """The check goes on after a mistake: it tells those of every file."""
     (project / "conf" / "jobs" / "clicks.yml").write_text(JOB + "a: 1\nb: 2\n")
     (project / "conf" / "jobs" / "orders.yml").write_text(
         JOB.replace("cluster: local", "cluster: l")
@@ -351,7 +351,7 @@ def test_all_mistakes_of_all_jobs(project: Path) -> None:
     (project / "conf" / "jobs" / "users.yaml").write_text(JOB)
 
     with pytest.raises(ConfigError) as told:
-        config.load(config.find(project), ENVIRON).check()
+        checked(config.load(config.find(project), ENVIRON))
     places = [mistake.split(": ")[0] for mistake in told.value.mistakes]
     assert ["users.yaml:1", "clicks.yml:14", "clicks.yml:15", "orders.yml:2"] == [
         place.removeprefix("conf/jobs/") for place in places
@@ -366,7 +366,7 @@ def test_a_cycle_is_told_once(project: Path) -> None:
         (project / "conf" / "jobs" / f"{name}.yml").write_text(text)
 
     with pytest.raises(ConfigError) as told:
-        config.load(config.find(project), ENVIRON).check()
+        checked(config.load(config.find(project), ENVIRON))
     assert ("conf/jobs/a.yml:13: jobs wait for each other: a after b after c after a",) == (
         told.value.mistakes
     )

@@ -105,3 +105,17 @@ def test_what_needs_spark(sql: str, clause: str) -> None:
         selected(sql)
 
     assert clause in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["user.id", "user\u00a0"])
+@pytest.mark.parametrize("star", ["*", "value.*"])
+def test_a_name_that_stands_for_another_path(star: str, name: str) -> None:
+    """A star may bring a name with a dot, or with a blank that kfetch leaves out. As text, it would
+    be the path of another field."""
+    user = {"type": "struct", "fields": [field("id")]}
+    fields = [field(name), field("user", user)]
+    row = {"value": field("value", {"type": "struct", "fields": fields})}
+    columns = {one["name"]: one for one in fields} if star == "*" else row
+
+    with pytest.raises(NeedsSpark, match=f"the name .*{name}"):
+        resolved(read_select(f"SELECT {star} FROM source", "source")[1], "source", columns)

@@ -15,7 +15,6 @@ from kfetch_jobs.errors import DemoError
 class Supervisor:
     """Stands in for the process of ``kfetch up``."""
 
-    pid = 7
     ending: BaseException = KeyboardInterrupt()
     """What happens while the caller waits."""
     last: Supervisor
@@ -39,7 +38,7 @@ def supervisor(monkeypatch: pytest.MonkeyPatch) -> type[Supervisor]:
         pass
 
     monkeypatch.setattr(page, "Worker", Fresh)
-    monkeypatch.setattr(page, "wait_until_up", lambda storage, pid, check: f"page of {pid}")
+    monkeypatch.setattr(page, "is_free", lambda port: False)
     return Fresh
 
 
@@ -59,7 +58,7 @@ def test_the_page_opens_until_ctrl_c(
     assert ("up", "127.0.0.1") == (started.words[0], started.words[-1].split(":")[0])
     assert ("", "here") == (started.environ["KFETCH_TOKEN"], started.environ["KFETCH_STORAGE"])
     assert started.stopped
-    assert "page of 7" == lines[0]
+    assert f"page: {opened[0]}" == lines[0]
     assert found == ("kfetch found no browser: open the page yourself" not in lines)
 
 

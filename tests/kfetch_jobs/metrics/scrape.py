@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kfetch_jobs.metrics.collect import CollectedMetrics
+from kfetch_jobs.metrics.table import Entry
 from kfetch_jobs.progress.batch import Batch
 
 BATCH = Batch(
@@ -22,11 +23,15 @@ BATCH = Batch(
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
+def series_of(entry: Entry) -> list[str]:
+    """Returns the names of a metric's time series."""
+    parts = ("_bucket", "_sum", "_count") if entry.kind == "histogram" else ("",)
+    return [f"{entry.name}{part}" for part in parts]
+
+
 def scraped(metrics: CollectedMetrics) -> Samples:
     """Returns the samples that Prometheus parses."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(metrics)
-    families = text_string_to_metric_families(generate_latest(registry).decode())
+    families = text_string_to_metric_families(generate_latest(metrics).decode())
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in families

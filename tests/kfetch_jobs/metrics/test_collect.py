@@ -24,7 +24,7 @@ from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch.admin.cli.test_text import QUERY, STATUS
-from tests.kfetch_jobs.metrics.scrape import BATCH, sample_of, scraped
+from tests.kfetch_jobs.metrics.scrape import BATCH, sample_of, scraped, series_of
 from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
 
 
@@ -111,12 +111,12 @@ def test_every_metric_is_told(
     report.write_text(json.dumps({"at": time.time(), "unreachable": [entry]}))
     told = scraped(look.collect_now())
 
-    names = {name for entry in METRICS.values() for name in entry.samples}
+    names = {name for entry in METRICS.values() for name in series_of(entry)}
     assert names == {name for name, _ in told}
     expected = {
         name: {*entry.labels, *(["le"] if name.endswith("_bucket") else [])}
         for entry in METRICS.values()
-        for name in entry.samples
+        for name in series_of(entry)
     }
     assert all({label for label, _ in labels} == expected[name] for name, labels in told)
     for name, labels, value in (

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from kfetch_jobs.metrics.table import METRICS
+from tests.kfetch_jobs.metrics.scrape import series_of
 
 ROOT = Path(__file__).parents[3]
 _RULES = yaml.safe_load((ROOT / "conf" / "prometheus" / "alerts.yml").read_text())["groups"]
@@ -21,7 +22,7 @@ _PANELS = [
     for panel in _BOARD["panels"]
     for target in panel["targets"]
 ]
-_SERIES = {name: entry for entry in METRICS.values() for name in entry.samples}
+_SERIES = {name: entry for entry in METRICS.values() for name in series_of(entry)}
 _TARGET_LABELS = {"instance", "le"}
 
 

@@ -25,7 +25,7 @@ def test_all_that_is_kept_comes_first(tmp_path: Path) -> None:
     _write(path, *range(10))
     path.rename(rotated_path(path))
     _write(path, *range(10, 20))
-    whole, parts = (Follower.from_the_start(tmp_path) for _ in range(2))
+    whole, parts = (Follower(tmp_path) for _ in range(2))
 
     assert list(range(20)) == _all(whole)
     first = _all(parts, bytes_max=6)
@@ -41,7 +41,7 @@ def test_a_file_that_is_put_aside_is_read_to_its_end(tmp_path: Path) -> None:
     """Between two looks the file was filled, put aside, and begun anew."""
     path = tmp_path / "clicks" / "progress.jsonl"
     _write(path, 0)
-    follower = Follower.from_now_on(tmp_path)
+    follower = Follower(tmp_path, from_now_on=True)
     assert [] == _all(follower)
     _write(path, 1)
     path.rename(rotated_path(path))
@@ -55,7 +55,7 @@ def test_a_line_without_an_end_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "clicks" / "progress.jsonl"
     path.parent.mkdir()
     path.write_text("x" * 100)
-    follower = Follower.from_the_start(tmp_path)
+    follower = Follower(tmp_path)
     assert [] == _all(follower, looks=10, bytes_max=10)
     _write(path, 7)
 

@@ -25,7 +25,7 @@ from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.progress.term_file import TermFile
 from kfetch_jobs.run import job_lock
-from kfetch_jobs.run.job_lock import NoFence, hold_job
+from kfetch_jobs.run.job_lock import hold_job
 from kfetch_jobs.util.files import try_lock
 from tests.kfetch_jobs.checkpoints import job
 from tests.kfetch_jobs.commands import Command
@@ -297,7 +297,7 @@ def test_where_no_lease_can_be_held(project: Path, more: str, reason: str) -> No
     assert reason in refused.value.message
     assert "set singleHost: true in its file" in refused.value.message
     with hold_job(loaded(JOB + more + "singleHost: true\n"), "run of job clicks") as fence:
-        assert isinstance(fence, NoFence)
+        assert fence.lease is None
 
 
 def test_a_checkpoint_that_is_a_mount_point(project: Path) -> None:
@@ -310,7 +310,7 @@ def test_a_checkpoint_that_is_a_mount_point(project: Path) -> None:
 def test_single_host_takes_a_lease_nevertheless(project: Path) -> None:
     """Where kfetch can hold one, the key changes nothing."""
     with hold_job(loaded(JOB + "singleHost: true\n"), "run of job clicks") as fence:
-        assert not isinstance(fence, NoFence)
+        assert fence.lease is not None
 
 
 def test_commands_say_before_the_first_run_that_no_lease_can_be_held(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import subprocess
 import time
 import urllib.request
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -22,23 +21,11 @@ from tests.kfetch_jobs.pages import loaded
 TOKEN = "0123456789abcdef"
 
 
-def alive() -> None:
-    """The check of a supervisor that has not ended."""
-
-
-@pytest.fixture
-def storage(project: Path) -> Path:
-    """The storage of a project, with a supervisor's directory."""
-    directory = loaded(project).storage
-    (directory / ".supervisor").mkdir(parents=True)
-    return directory
-
-
 @pytest.mark.parametrize(
     ("token", "hint"), [("", ""), (TOKEN, "; log in with the token of KFETCH_TOKEN")]
 )
 def test_a_page_that_answers(
-    project: Path, storage: Path, monkeypatch: pytest.MonkeyPatch, token: str, hint: str
+    project: Path, monkeypatch: pytest.MonkeyPatch, token: str, hint: str
 ) -> None:
     """The sentence has the address with its port, and tells people to log in. The page answers as
     soon as its supervisor is up."""
@@ -48,10 +35,9 @@ def test_a_page_that_answers(
         serving(loaded(project), bound, given, time.time) as address,
     ):
         sentence = page_sentence(address, token=bool(given.token), closed=closed)
-        background.note_up(storage, sentence)
         assert address is not None
         page = f"http://127.0.0.1:{address.port}/"
-        assert f"page: {page}{hint}" == background.wait_until_up(storage, os.getpid(), alive)
+        assert f"page: {page}{hint}" == sentence
         with urllib.request.urlopen(f"{page}login", timeout=60) as answer:
             assert 200 == answer.status
 
@@ -78,19 +64,21 @@ def test_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
             assert sentence.startswith(f"no page: {why}")
 
 
-def test_another_supervisor_does_not_count(
-    project: Path, storage: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The wait has a limit. The note of another process does not end it, nor does an earlier note
-    of the same pid: in a container a restart gives the same pids."""
+def test_a_supervisor_that_hangs(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait has a limit."""
     monkeypatch.setattr(background, "_UP_WITHIN_S", 0.3)
-    background.note_up(storage, "an old page")
+    popen, children = subprocess.Popen, list[subprocess.Popen[bytes]]()
+
+    def sleeping(_: object, **named: Any) -> subprocess.Popen[bytes]:
+        children.append(popen(["sleep", "600"], **named))
+        return children[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", sleeping)
+    storage = loaded(project).storage
     log = storage / ".supervisor" / "supervisor.log"
     sentence = re.escape(f"the supervisor did not come up within 0 s (see {log})")
     with pytest.raises(SupervisorError, match=sentence):
-        background.wait_until_up(storage, os.getpid() + 1, alive)
-
-    me = SimpleNamespace(pid=os.getpid(), poll=lambda: None)
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: me)
-    with pytest.raises(SupervisorError, match=sentence):
         background.start_in_background(loaded(project))
+    for child in children:
+        child.kill()
+        child.wait()

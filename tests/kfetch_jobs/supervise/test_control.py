@@ -12,6 +12,7 @@ from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply
+from kfetch_jobs.supervise.supervised_job import SupervisedJob
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.util.wording import utc
 from tests.kfetch_jobs.commands import Command
@@ -200,7 +201,9 @@ def test_an_order_that_is_withdrawn_while_the_supervisor_hangs(
         order = store.add_order("a", Order.STOP, stage.now)
         carry_out = supervisor._carry_out
 
-        def carry_out_late(name: str, order_: Order, now: float) -> OrderReply:
+        def carry_out_late(
+            name: str, order_: Order, now: float
+        ) -> tuple[SupervisedJob | None, OrderReply]:
             store.withdraw([order], TOO_LATE.to_text())
             return carry_out(name, order_, now)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kfetch_jobs.supervise.job_state import Action, Facts, JobState, Order, Phase
-from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.state_machine import interrupt, jobs_ahead, tick
 from kfetch_jobs.supervise.status_reader import read_status
 from tests.kfetch_jobs.stage import CONTINUOUS, UNTIL_TERM, Stage
+from tests.kfetch_jobs.supervise.job_files import job_file
 
-ENDLESS = Rules(finite=False)
+ENDLESS = job_file("continuous")
 FULL = Facts(now=2.0, has_room=False)
 DUE = JobState(phase=Phase.WAITING, since_s=0.0, due_s=0.0)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kfetch_jobs.config import JobFile
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise.job_state import Action, Facts, JobState, Order, Phase
-from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.state_machine import (
     after_exit,
     after_interruption,
@@ -21,12 +21,16 @@ from kfetch_jobs.supervise.state_machine import (
     tick,
     upstream_finished,
 )
+from tests.kfetch_jobs.supervise.job_files import cron, job_file
 
 NOW = 1_700_000_000.0  # Tue Nov 14 2023 22:13:20 UTC
-FOREVER = Rules(finite=False, jitter=0.0)
-ONCE = Rules(finite=True, jitter=0.0)
-HOURLY = Rules(finite=True, times=CronTimes("0 * * * *", "UTC"), jitter=0.0)
-CHAINED = Rules(finite=True, after=("first",), jitter=0.0)
+STEADY = {"jitter": 0.0}
+FOREVER = job_file("continuous", restart=STEADY)
+ONCE = job_file("availableNow", restart=STEADY)
+HOURLY = job_file({"cron": "0 * * * *"}, restart=STEADY)
+CHAINED = job_file("availableNow", after="first", restart=STEADY)
+TWICE = job_file("continuous", restart=STEADY | {"attempts": 2})
+STOP_S = FOREVER.stopWithin + 20
 NEXT_HOUR = 1_700_002_800.0
 
 
@@ -66,8 +70,8 @@ def test_a_running_job_is_told_once_and_then_does_as_asked(asked: Order, then: P
     """It gets one SIGTERM; SIGKILL only when its time is over; then it is where it was sent."""
     state = apply_order(FOREVER, at(R, started_s=NOW), asked, NOW)
     state, first = tick(FOREVER, state, Facts(now=NOW))
-    state, second = tick(FOREVER, state, Facts(now=NOW + FOREVER.stop_s))
-    _, third = tick(FOREVER, state, Facts(now=NOW + FOREVER.stop_s + 1))
+    state, second = tick(FOREVER, state, Facts(now=NOW + STOP_S))
+    _, third = tick(FOREVER, state, Facts(now=NOW + STOP_S + 1))
     state = after_exit(FOREVER, state, ExitKind.STOPPED, "", NOW + 1, 0.0)
 
     assert (Action.END, None, Action.KILL, then) == (first, second, third, state.phase)
@@ -99,30 +103,30 @@ ENDINGS = [
 ]
 
 
-@pytest.mark.parametrize(("rules", "kind", "phase", "due_s"), ENDINGS)
-def test_endings(rules: Rules, kind: ExitKind, phase: Phase, due_s: float | None) -> None:
+@pytest.mark.parametrize(("file", "kind", "phase", "due_s"), ENDINGS)
+def test_endings(file: JobFile, kind: ExitKind, phase: Phase, due_s: float | None) -> None:
     """What a run's end leads to: done, another attempt, or none that would help."""
-    state = after_exit(rules, at(R, started_s=NOW), kind, "", NOW, 0.0)
+    state = after_exit(file, at(R, started_s=NOW), kind, "", NOW, 0.0)
 
     assert (phase, due_s) == (state.phase, state.due_s)
-    assert (kind is ExitKind.FINISHED and rules.finite) == (state.sentence == "")
+    assert (kind is ExitKind.FINISHED and file.trigger.finite) == (state.sentence == "")
 
 
 def test_an_interrupted_run() -> None:
     """It counts as no failure, and forgets none. It goes on behind the first pause."""
-    for rules in (FOREVER, HOURLY, CHAINED):
-        state = after_interruption(rules, at(R, failures=2, started_s=NOW), NOW + 1)
-        assert (W, 2, NOW + 1 + rules.initial_s) == (state.phase, state.failures, state.due_s)
-        facts = Facts(now=NOW + 1 + rules.initial_s)
-        assert Action.LAUNCH is tick(rules, state, facts)[1]
+    for file in (FOREVER, HOURLY, CHAINED):
+        state = after_interruption(file, at(R, failures=2, started_s=NOW), NOW + 1)
+        assert (W, 2, NOW + 1 + file.restart.initial) == (state.phase, state.failures, state.due_s)
+        facts = Facts(now=NOW + 1 + file.restart.initial)
+        assert Action.LAUNCH is tick(file, state, facts)[1]
 
 
 def test_pauses_grow_up_to_a_limit() -> None:
     """Each failure in a row doubles the pause, whatever their number."""
-    pauses = [FOREVER.pause_s(failures, 0.0) for failures in (1, 2, 3, 7, 10_000_000)]
+    pauses = [FOREVER.restart.pause_s(failures, 0.0) for failures in (1, 2, 3, 7, 10_000_000)]
 
     assert [5, 10, 20, 300, 300] == pauses
-    assert 360 == replace(FOREVER, jitter=0.2).pause_s(99, 1.0)
+    assert 360 == job_file("continuous").restart.pause_s(99, 1.0)
 
 
 def test_a_healthy_run_makes_failures_forgotten() -> None:
@@ -138,11 +142,10 @@ def test_a_healthy_run_makes_failures_forgotten() -> None:
 
 def test_attempts_end() -> None:
     """With two attempts, the third failure in a row is the last."""
-    rules = replace(FOREVER, attempts=2)
     state = at(R, started_s=NOW)
     phases = []
     for _ in range(3):
-        state = after_exit(rules, state, ExitKind.FAILED, "broken", NOW, 0.0)
+        state = after_exit(TWICE, state, ExitKind.FAILED, "broken", NOW, 0.0)
         phases.append(state.phase)
         state = replace(state, phase=R)
 
@@ -160,10 +163,11 @@ def test_a_clock_set_back_makes_no_pause_longer() -> None:
 @pytest.mark.parametrize(("queue", "due_s"), [(False, NEXT_HOUR + 3600), (True, NEXT_HOUR + 60)])
 def test_a_time_that_comes_while_it_runs(queue: bool, due_s: float) -> None:
     """It is passed over, or kept for one run after this one."""
-    rules = replace(HOURLY, queue=queue)
-    state = after_launch(rules, at(W, due_s=NOW), NOW)
-    state, action = tick(rules, state, Facts(now=NEXT_HOUR))
-    state = after_exit(rules, state, ExitKind.FINISHED, "", NEXT_HOUR + 60, 0.0)
+    overlap = "queue" if queue else "skip"
+    file = job_file({"cron": "0 * * * *", "overlap": overlap}, restart=STEADY)
+    state = after_launch(file, at(W, due_s=NOW), NOW)
+    state, action = tick(file, state, Facts(now=NEXT_HOUR))
+    state = after_exit(file, state, ExitKind.FINISHED, "", NEXT_HOUR + 60, 0.0)
 
     assert action is None
     assert (W, due_s, False) == (state.phase, state.due_s, state.queued)
@@ -171,10 +175,10 @@ def test_a_time_that_comes_while_it_runs(queue: bool, due_s: float) -> None:
 
 def test_a_hung_query_is_ended_and_tried_again() -> None:
     """No progress for too long: SIGTERM, and then as after a failure."""
-    rules = replace(FOREVER, no_progress_s=60)
-    state, none = tick(rules, at(R, started_s=NOW), Facts(now=NOW, silent_s=60))
-    state, action = tick(rules, state, Facts(now=NOW, silent_s=61))
-    state = after_exit(rules, state, ExitKind.STOPPED, "", NOW, 0.0)
+    file = job_file("continuous", health={"noProgress": "60s"}, restart=STEADY)
+    state, none = tick(file, at(R, started_s=NOW), Facts(now=NOW, silent_s=60))
+    state, action = tick(file, state, Facts(now=NOW, silent_s=61))
+    state = after_exit(file, state, ExitKind.STOPPED, "", NOW, 0.0)
 
     assert (None, Action.END, B, 1) == (none, action, state.phase, state.failures)
     assert "it made no progress for 61 s (kill 1 of 3 at this micro-batch)" == state.sentence
@@ -208,16 +212,16 @@ def test_a_chained_job_runs_once_for_each_end_of_the_first() -> None:
     assert upstream_finished(CHAINED, at(W), {"first": first})
     assert not upstream_finished(CHAINED, at(W, started_s=NOW + 1), {"first": first})
     assert upstream_finished(
-        replace(FOREVER, after=("first",)), at(W, started_s=NOW + 1), {"first": first}
+        job_file("continuous", after="first"), at(W, started_s=NOW + 1), {"first": first}
     )
 
 
-@pytest.mark.parametrize("rules", [FOREVER, ONCE, HOURLY, CHAINED])
+@pytest.mark.parametrize("file", [FOREVER, ONCE, HOURLY, CHAINED])
 @pytest.mark.parametrize("phase", [W, F, B])
-def test_a_pause_that_cut_nothing_short_starts_nothing(rules: Rules, phase: Phase) -> None:
+def test_a_pause_that_cut_nothing_short_starts_nothing(file: JobFile, phase: Phase) -> None:
     """A job that was paused between its runs goes on waiting for what it waited for."""
     before = at(phase, due_s=NEXT_HOUR if phase is not F else None)
-    after = apply_order(rules, apply_order(rules, before, Order.PAUSE, NOW), Order.RESUME, NOW + 1)
+    after = apply_order(file, apply_order(file, before, Order.PAUSE, NOW), Order.RESUME, NOW + 1)
 
     assert (F if phase is F else W, before.due_s) == (after.phase, after.due_s)
 
@@ -246,7 +250,7 @@ def test_what_a_new_start_remembers(before: Phase | None, phase: Phase) -> None:
     assert 7.0 == state.finished_s if before else state.finished_s is None
 
 
-LIMITED = replace(FOREVER, no_progress_s=60.0)
+LIMITED = job_file("continuous", health={"noProgress": "60s"}, restart=STEADY)
 
 
 def killed_for_silence(state: JobState, *, committed: bool) -> tuple[JobState, bool]:
@@ -290,7 +294,7 @@ def test_a_healthy_idle_run_forgets_kills() -> None:
     """Kills of a quiet topic's job do not add up over months. An idle query has no micro-batch left
     to end. Tasks that finish are not enough: the long micro-batch may be the same."""
     killed = replace(after_launch(LIMITED, at(W), NOW), silent_kills=2)
-    healthy = NOW + LIMITED.reset_after_s
+    healthy = NOW + LIMITED.restart.resetAfter
 
     def kills(now: float, *, idle: bool) -> int:
         return tick(LIMITED, killed, Facts(now=now, is_idle=idle))[0].silent_kills
@@ -306,7 +310,7 @@ LATE = NEXT_HOUR + 1800  # a supervisor that was down from NOW on comes back
 
 
 @pytest.mark.parametrize(
-    ("rules", "before", "due_s", "forced"),
+    ("file", "before", "due_s", "forced"),
     [
         (HOURLY, at(W, due_s=NEXT_HOUR), NEXT_HOUR, False),  # the time passed without a supervisor
         (HOURLY, at(W, due_s=NOW - 60), NOW - 60, False),  # it waited for room when that one ended
@@ -322,11 +326,11 @@ LATE = NEXT_HOUR + 1800  # a supervisor that was down from NOW on comes back
     ],
 )
 def test_what_a_clean_end_leaves_to_do(
-    rules: Rules, before: JobState, due_s: float | None, forced: bool
+    file: JobFile, before: JobState, due_s: float | None, forced: bool
 ) -> None:
     """A cron time that passed meanwhile is due, and an interrupted run goes on at once, as after a
     SIGKILL. Other cron jobs and chained jobs wait on."""
-    state = initial_state(rules, LATE, replace(before, queued=True), ended_s=NOW)
+    state = initial_state(file, LATE, replace(before, queued=True), ended_s=NOW)
 
     assert (W, due_s, forced, True) == (state.phase, state.due_s, state.forced, state.queued)
 
@@ -360,10 +364,10 @@ def test_the_end_of_a_supervisor_interrupts(
 
 def test_times_follow_the_clocks_of_their_zone() -> None:
     """A daily time that a change of clocks leaves out comes right after it; as in Debian's cron."""
-    berlin = CronTimes("30 2 * * *", "Europe/Berlin")
+    berlin = cron("30 2 * * *", "Europe/Berlin")
     before_spring = 1_711_753_200.0  # 2024-03-30 00:00 in Berlin
-    first = berlin.next(before_spring)
-    second = berlin.next(first)
+    first = berlin.next_time(before_spring)
+    second = berlin.next_time(first)
 
     assert 2.5 * 3600 == first - before_spring
     assert 23.5 * 3600 == second - first  # 03:00 in summer time: 02:30 did not come
@@ -378,28 +382,28 @@ STEPS = st.one_of(
 
 
 @given(
-    rules=st.sampled_from([FOREVER, ONCE, HOURLY, CHAINED, replace(FOREVER, attempts=1)]),
+    file=st.sampled_from([FOREVER, ONCE, HOURLY, CHAINED, TWICE]),
     steps=st.lists(STEPS, max_size=30),
 )
-def test_what_always_holds(rules: Rules, steps: list[object]) -> None:
+def test_what_always_holds(file: JobFile, steps: list[object]) -> None:
     """Whatever comes: only a waiting job is launched, only a process is ended or killed, a stopped
     job stays stopped until it is asked, and no state is lost on its way through JSON."""
-    now, state = NOW, initial_state(rules, NOW)
+    now, state = NOW, initial_state(file, NOW)
     for step in steps:
         before = state
         if isinstance(step, Order):
-            state = apply_order(rules, state, step, now)
+            state = apply_order(file, state, step, now)
             assert state.phase.has_process == before.phase.has_process
         elif isinstance(step, ExitKind) and state.phase.has_process:
-            state = after_exit(rules, state, step, "", now, 0.5)
+            state = after_exit(file, state, step, "", now, 0.5)
             assert not state.phase.has_process
         elif isinstance(step, float):
             now += step
-        state, action = tick(rules, state, Facts(now=now, silent_s=0))
+        state, action = tick(file, state, Facts(now=now, silent_s=0))
         assert (action is Action.LAUNCH) <= (state.phase in (W, B))
         assert (action in (Action.END, Action.KILL)) <= (state.phase is G)
         if before.phase in (S, X) and not isinstance(step, Order):
             assert before.phase is state.phase
         if action is Action.LAUNCH and step == "launch":
-            state = after_launch(rules, state, now)
+            state = after_launch(file, state, now)
         assert (state.then is not None) >= (state.phase is G)

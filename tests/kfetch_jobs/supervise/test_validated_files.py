@@ -39,7 +39,7 @@ def snapshot(stage: Stage, name: str) -> dict[str, str]:
 
 def stop_s(supervisor: Supervisor, name: str) -> float:
     """How long a job may take to stop, by its present rules."""
-    return supervisor._jobs[name].rules.stop_s
+    return supervisor._jobs[name].file.stopWithin
 
 
 def test_a_crash_takes_no_half_edited_file(stage: Stage) -> None:
@@ -63,14 +63,14 @@ def test_a_crash_takes_no_half_edited_file(stage: Stage) -> None:
         project_file.write_text(before)
         assert 2 == reply(stage, supervisor, "a", Order.RESTART).exit_code
         stage.job("a", SLOW, UNTIL_TERM)
-        assert stop_s(supervisor, "a") == 80
+        assert stop_s(supervisor, "a") == 60
         assert "changed since: kfetch restart a" in (
             reply(stage, supervisor, "a", Order.START).message
         )
-        assert stop_s(supervisor, "a") == 80
+        assert stop_s(supervisor, "a") == 60
         reply(stage, supervisor, "a", Order.RESTART)
         stage.until(supervisor, lambda: len(stage.runs("a")) == 3)
-        assert stop_s(supervisor, "a") == 120
+        assert stop_s(supervisor, "a") == 100
         assert "stopWithin" in snapshot(stage, "a")["a.yml"]
 
 
@@ -84,7 +84,7 @@ def test_a_takeover_keeps_the_files_of_a_run(stage: Stage) -> None:
     stage.job("a", SLOW, UNTIL_TERM)
     stage.job("wrong", CONTINUOUS + "a: 1\n", UNTIL_TERM)
     with stage.supervisor() as supervisor:
-        assert [80, 80] == [stop_s(supervisor, name) for name in ("a", "wrong")]
+        assert [60, 60] == [stop_s(supervisor, name) for name in ("a", "wrong")]
         with stage.store() as store:
             wrong = read_status(stage.project, store, stage.now).jobs[1]
         assert (Phase.RUNNING, True) == (wrong.phase, "a is not known" in wrong.mistake)

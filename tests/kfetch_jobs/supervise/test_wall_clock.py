@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from kfetch_jobs.config import JobFile
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.reports import Pulse, write_pulse
 from kfetch_jobs.supervise.job_state import JobState, Phase
-from kfetch_jobs.supervise.rules import CronTimes, Rules
 from kfetch_jobs.supervise.state_machine import (
     after_clock_step,
     after_exit,
@@ -19,12 +19,13 @@ from kfetch_jobs.supervise.state_machine import (
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.wall_clock import WallClock
 from tests.kfetch_jobs.stage import CONTINUOUS, UNTIL_TERM, Stage
+from tests.kfetch_jobs.supervise.job_files import job_file
 
 NOW = 1_700_000_000.0  # Tue Nov 14 2023 22:13:20 UTC
 NEXT_HOUR = 1_700_002_800.0
 MINUTE, HOUR, WEEK = 60.0, 3600.0, 7 * 86_400.0
-HOURLY = Rules(finite=True, times=CronTimes("0 * * * *", "UTC"), jitter=0.0)
-ENDLESS = Rules(finite=False)
+HOURLY = job_file({"cron": "0 * * * *"}, restart={"jitter": 0.0})
+ENDLESS = job_file("continuous")
 WAITING = JobState(phase=Phase.WAITING, since_s=NOW, due_s=NEXT_HOUR)
 
 
@@ -41,7 +42,7 @@ def test_a_job_that_ends_under_a_wrong_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rules", "state", "step_s", "due_s"),
+    ("file", "state", "step_s", "due_s"),
     [
         (HOURLY, WAITING, MINUTE, NEXT_HOUR),
         (HOURLY, WAITING, WEEK, NEXT_HOUR),  # its time has come: one run
@@ -54,9 +55,9 @@ def test_a_job_that_ends_under_a_wrong_clock() -> None:
         (ENDLESS, replace(WAITING, due_s=NOW), -WEEK, NOW - WEEK),
     ],
 )
-def test_due_times(rules: Rules, state: JobState, step_s: float, due_s: float | None) -> None:
+def test_due_times(file: JobFile, state: JobState, step_s: float, due_s: float | None) -> None:
     """A cron time follows the new clock. What waits for a duration waits as long as before."""
-    assert due_s == after_clock_step(rules, state, step_s, NOW + step_s).due_s
+    assert due_s == after_clock_step(file, state, step_s, NOW + step_s).due_s
 
 
 @pytest.mark.parametrize("step_s", [WEEK, -WEEK])

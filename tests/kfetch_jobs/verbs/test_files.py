@@ -49,7 +49,7 @@ def test_an_environment_must_have_its_variables(
     ("concurrency", "trigger", "warning"),
     [
         (3, "processingTime: 2 s", ""),
-        (2, "availableNow: true", "as many never end (clicks, orders): no other job starts"),
+        (2, "availableNow: true", "2 jobs never end (clicks, orders): some never start"),
         (2, "processingTime: 2 s", "3 jobs never end (clicks, orders, visits): some never start"),
     ],
 )

@@ -46,12 +46,12 @@ BROKEN = """
 import sys
 
 def traced(frame, event, argument):
-    if frame.f_code.co_name == "note_up" and frame.f_code.co_filename.endswith("background.py"):
+    if frame.f_code.co_name == "page_sentence":
         raise RuntimeError("a bug")
 
 sys.setprofile(traced)
 """
-"""With this module a supervisor ends after it has taken the lock, before it notes that it is up."""
+"""With this module a supervisor ends after it has taken the lock, before it tells that it is up."""
 
 
 def test_what_keeps_a_supervisor_from_coming_up(kfetch: Command, shop: Path) -> None:

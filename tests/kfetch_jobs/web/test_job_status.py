@@ -9,7 +9,6 @@ import pytest
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import state_machine as machine
 from kfetch_jobs.supervise.job_state import JobState, Phase
-from kfetch_jobs.supervise.rules import Rules
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.web.job_status import (
     DisplayedStatus,
@@ -19,6 +18,7 @@ from kfetch_jobs.web.job_status import (
     tone_of_run,
     worst_tone,
 )
+from tests.kfetch_jobs.supervise.job_files import job_file
 
 JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
 
@@ -70,12 +70,12 @@ def test_what_is_said_of_a_job(job: JobStatus, tone: Tone, word: str, why: tuple
 @pytest.mark.parametrize("phase", Phase)
 def test_every_button_does_something(phase: Phase) -> None:
     """In each phase every button changes the job's phase. No button is there twice."""
-    rules, state = Rules(finite=False), JobState(phase=phase, since_s=0.0)
+    file, state = job_file("continuous"), JobState(phase=phase, since_s=0.0)
     buttons = displayed_status(replace(JOB, phase=phase)).buttons
 
     assert len({button.order for button in buttons}) == len(buttons)
     for button in buttons:
-        assert phase is not machine.apply_order(rules, state, button.order, 1.0).phase or (
+        assert phase is not machine.apply_order(file, state, button.order, 1.0).phase or (
             phase is Phase.WAITING  # it runs at once instead of later
         )
 

@@ -12,6 +12,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from kfetch.compiled.pointers import bytes_at, pointer_from
+
 inlined = njit(forceinline=True, error_model="numpy")
 called = njit(error_model="numpy")
 
@@ -19,22 +21,11 @@ _I8, _I64 = ir.IntType(8), ir.IntType(64)
 _VECTOR = ir.VectorType(_I8, 16)
 
 
-def _pointer_from(kind: Any) -> Any:
-    @intrinsic
-    def cast(typing: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(kind)(types.int64), generate
-
-    return cast
-
-
-at_address = _pointer_from(types.uint8)
+at_address = bytes_at
 """Returns the bytes at an address."""
-int32s = _pointer_from(types.int32)
+int32s = pointer_from(types.int32)
 """Returns the 32-bit numbers at an address."""
-int64s = _pointer_from(types.int64)
+int64s = pointer_from(types.int64)
 """Returns the 64-bit numbers at an address."""
 
 

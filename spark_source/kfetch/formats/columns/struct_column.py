@@ -18,21 +18,6 @@ from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.records.arrow import BATCH_BYTES_MAX, Array
 from kfetch.records.memory import Memory, PartIsFull
 
-_WIDTHS = {
-    Kind.INTERVAL: 64,
-    Kind.BOOLEAN: 1,
-    Kind.BYTE: 8,
-    Kind.SHORT: 16,
-    Kind.INT: 32,
-    Kind.LONG: 64,
-    Kind.FLOAT: 32,
-    Kind.DOUBLE: 64,
-    Kind.DECIMAL: 128,
-    Kind.DATE: 32,
-    Kind.TIMESTAMP: 64,
-    Kind.TIMESTAMP_NTZ: 64,
-}
-"""Bits of the values of a fixed width."""
 _TEXTS = (Kind.STRING, Kind.BINARY)
 _LISTS = (Kind.ARRAY, Kind.MAP)
 _LIST_SLOTS = 64  # of a list's elements at first, at least
@@ -83,6 +68,9 @@ _ARROW_SCALARS: dict[Kind, pa.DataType] = {
     Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
 }
+_WIDTHS = {kind: one.bit_width for kind, one in _ARROW_SCALARS.items() if kind not in _TEXTS}
+"""Bits of the values of a fixed width."""
+_WIDTHS[Kind.DECIMAL] = 128
 
 
 def arrow_type(kind: ValueType) -> pa.DataType:

@@ -17,7 +17,17 @@ _BASE64 = {c: i for i, c in enumerate(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 )}  # fmt: skip
 _PADDING = -2
-_ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "/": "/", "\\": "\\"}
+_ESCAPES = {
+    "b": "\b",
+    "t": "\t",
+    "n": "\n",
+    "f": "\f",
+    "r": "\r",
+    '"': '"',
+    "/": "/",
+    "\\": "\\",
+    "'": "'",
+}
 
 
 _NUMBER = re.compile(r"-?(\d+)(\.\d*)?([eE][+-]?\d*)?", re.ASCII)
@@ -35,10 +45,9 @@ class BadDocument(Exception):
 class Characters:
     """Reads the text of one document, from left to right."""
 
-    def __init__(self, text: str, *, single_quotes: bool) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._single_quotes = single_quotes
 
     def bad(self, what: str, at: int | None = None) -> BadDocument:
         """Returns the error for the character that was read last, or for the one at ``at``."""
@@ -98,8 +107,6 @@ class Characters:
             return chr(digits)
         if char in _ESCAPES:
             return _ESCAPES[char]
-        if char == "'" and self._single_quotes:
-            return char
         raise self.bad(f"\\{char} is no escape")
 
     def match(self, word: str, matched: int) -> None:

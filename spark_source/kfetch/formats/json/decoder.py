@@ -8,7 +8,6 @@ copied.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property
 from typing import Any
@@ -34,37 +33,24 @@ from kfetch.records.memory import UNLIMITED, Memory
 
 CORRUPT_COLUMN = "_corrupt_record"
 """Spark's default of spark.sql.columnNameOfCorruptRecord."""
-
-
-@dataclass(frozen=True)
-class JsonSettings:
-    """The options of ``from_json`` that change what a document means."""
-
-    zones: Zones = Zones()  # noqa: RUF009 - it never changes
-    single_quotes: bool = True
-    """allowSingleQuotes: names and strings may stand in single quotation marks."""
-    non_numeric: bool = True
-    """allowNonNumericNumbers: NaN and Infinity are numbers."""
-    corrupt_column: str = CORRUPT_COLUMN
-    """columnNameOfCorruptRecord: this field of the schema gets the text of corrupt records."""
+_UTC = Zones()
 
 
 class JsonDecoder:
     """Decodes documents of one schema, in any number of threads."""
 
-    def __init__(
-        self, schema: ValueType, loops: FormatLoop, settings: JsonSettings | None = None
-    ) -> None:
+    def __init__(self, schema: ValueType, loops: FormatLoop, zones: Zones = _UTC) -> None:
         """``schema``: a struct. ``loops``: the compiled code (``loading.load``).
 
         Raises OptionError if the schema's corrupt record column is no STRING.
         """
         self.schema = schema
-        self._settings = settings or JsonSettings()
+        self._zones = zones
         self.loops = loops
-        self._corrupt_at = _corrupt_field(schema, self._settings.corrupt_column)
-        has_column = self._corrupt_at is not None
-        decoded = schema.without(self._settings.corrupt_column) if has_column else schema
+        check_corrupt_column(schema)
+        has_column = CORRUPT_COLUMN in schema.names
+        self._corrupt_at = schema.names.index(CORRUPT_COLUMN) if has_column else None
+        decoded = schema.without(CORRUPT_COLUMN) if has_column else schema
         self.plan = Plan(decoded)
         """The nodes of the columns."""
         self.row_bytes = self.plan.row_bytes
@@ -109,9 +95,7 @@ class JsonDecoder:
 
     def reference_row(self, value: bytes | memoryview) -> reference.ReferenceRow:
         """Returns a value's row, slowly."""
-        settings = self._settings
-        options = {"single_quotes": settings.single_quotes, "non_numeric": settings.non_numeric}
-        return reference.decode(value, self.plan.schema, settings.zones, **options)
+        return reference.decode(value, self.plan.schema, self._zones)
 
     def _with_corrupt_column(self, values: Any, text: Any) -> pa.StructArray:
         """Returns the column with the text of the corrupt records, whose bytes are not checked."""
@@ -130,28 +114,21 @@ class JsonDecoder:
     @cached_property
     def zone_table(self) -> Array:
         """The offsets of the session's time zone; short ones if no column needs them."""
-        zone = self._settings.zones.session
+        zone = self._zones.session
         needed = any(kind.kind is Kind.TIMESTAMP for kind in self.plan.types)
         return zone_rules(zone if needed or not isinstance(zone, tzinfo) else 0)
 
 
-def check_corrupt_column(
-    schema: ValueType, *, name: str = CORRUPT_COLUMN, column: str = "value"
-) -> None:
+def check_corrupt_column(schema: ValueType, *, column: str = "value") -> None:
     """Raises OptionError if the field for the text of corrupt records is no STRING."""
-    kinds = dict(zip(schema.names, schema.children, strict=False))
-    if name in kinds and kinds[name].kind is not Kind.STRING:
+    kind = dict(zip(schema.names, schema.children, strict=False)).get(CORRUPT_COLUMN)
+    if kind and kind.kind is not Kind.STRING:
         raise OptionError(
-            f"{column}Schema gives the field {name} the type {kind_text(kinds[name].kind)}, but "
+            f"{column}Schema gives the field {CORRUPT_COLUMN} the type {kind_text(kind.kind)}, but "
             "it gets the text of values that do not fit",
             action="give it the type STRING",
             option=f"{column}Schema",
         )
-
-
-def _corrupt_field(schema: ValueType, name: str) -> int | None:
-    check_corrupt_column(schema, name=name)
-    return schema.names.index(name) if name in schema.names else None
 
 
 class _JsonRun(LoopCall):

@@ -8,7 +8,7 @@ from kfetch.errors import OptionError
 from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.columns.types import ValueType
 from kfetch.formats.format import Format
-from kfetch.formats.json.decoder import JsonDecoder, JsonSettings, check_corrupt_column
+from kfetch.formats.json.decoder import JsonDecoder, check_corrupt_column
 from kfetch.formats.json.loop_tables import PARAMETERS
 from kfetch.formats.json.options import JsonColumn
 from kfetch.formats.json.time_zones import find_zone, zone_named
@@ -42,9 +42,8 @@ class _JsonFormat(Format[JsonColumn]):
 
     def decoder(self, column: JsonColumn, loop: FormatLoop) -> JsonDecoder:
         session = zone_named(column.time_zone or "UTC", option=column.zone_option)
-        settings = JsonSettings(zones=Zones(session, find_zone))
         schema = parse_schema(column.schema, option=column.type_option)
-        return JsonDecoder(schema, loop, settings)
+        return JsonDecoder(schema, loop, Zones(session, find_zone))
 
     def framed(self, decoder: JsonDecoder, _registry: SchemaSource) -> FramedJson:
         from kfetch.formats.json.framed import FramedJson

@@ -51,18 +51,11 @@ class _TooLarge(Exception):
     """The row takes more memory than one value may have."""
 
 
-def decode(
-    data: bytes | memoryview,
-    schema: ValueType,
-    zones: Zones,
-    *,
-    single_quotes: bool = True,
-    non_numeric: bool = True,
-) -> ReferenceRow:
+def decode(data: bytes | memoryview, schema: ValueType, zones: Zones) -> ReferenceRow:
     """Returns the row of a value. ``schema``: a struct, without the corrupt record's column."""
     text = java_text(bytes(data))
-    tokens = Tokens(text, single_quotes=single_quotes, non_numeric=non_numeric)
-    converter = _Converter(tokens, zones, non_numeric, value_limit(len(data)))
+    tokens = Tokens(text)
+    converter = _Converter(tokens, zones, value_limit(len(data)))
     nothing: list[JsonValue] = [None] * len(schema.children)
     try:
         if tokens.next() is None:
@@ -88,12 +81,11 @@ def _cells(kind: ValueType) -> int:
 class _Converter:
     """Converts the tokens of one document."""
 
-    def __init__(self, tokens: Tokens, zones: Zones, non_numeric: bool, limit: int) -> None:
+    def __init__(self, tokens: Tokens, zones: Zones, limit: int) -> None:
         """``limit``: bytes that the row may take, as Python's objects and as columns."""
         self._tokens = tokens
         self._bytes_left = limit
         self._zones = zones
-        self._non_numeric = non_numeric
         self._path: list[str] = []  # of the schema, so that errors show no data
         self.cause: BadDocument | None = None
         """Why the first part that is null could not be converted. Errors behind it do not count."""
@@ -222,7 +214,7 @@ class _Converter:
                 return float32_of(text)
             return double_of(text)
         word = non_number(self._tokens.text()) if token is Token.STRING else None
-        if word is None or not self._non_numeric:
+        if word is None:
             raise self._refused(kind)
         return word
 

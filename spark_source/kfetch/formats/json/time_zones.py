@@ -21,10 +21,8 @@ def zone_named(name: str, *, option: str) -> Zone:
         return 0
     zone = zone_of(name, Zones(0, find_zone))
     if zone is None:
-        raise OptionError(
-            f"option {option} is {name!r}, which is no known time zone",
-            action=_advice(name),
-            option=option,
+        raise OptionError.about(
+            option, f"is {name!r}, which is no known time zone", action=_advice(name)
         )
     return zone
 

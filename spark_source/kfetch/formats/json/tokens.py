@@ -57,9 +57,8 @@ class _OpenContainer:
 class Tokens(Characters):
     """Reads one document. ``next`` moves on; the other methods look at the token read last."""
 
-    def __init__(self, text: str, *, single_quotes: bool = True, non_numeric: bool = True) -> None:
-        super().__init__(text, single_quotes=single_quotes)
-        self._non_numeric = non_numeric
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
         self._scopes = [_OpenContainer("")]
         self._value_token: Token | None = None  # the value behind a name, which is read with it
         self._unread = False  # whether the string at the position is not read yet
@@ -97,7 +96,7 @@ class Tokens(Characters):
         if '"' in self._content or "\\" in self._content:
             raise self.bad("a character is not of base64")
         try:
-            return Characters(f'{self._content}"', single_quotes=False).base64()
+            return Characters(f'{self._content}"').base64()
         except BadDocument as error:
             raise self.bad(error.what) from None
 
@@ -190,7 +189,7 @@ class Tokens(Characters):
         return char
 
     def _name(self, char: str) -> str:
-        if not (char == '"' or (char == "'" and self._single_quotes)):
+        if char not in ('"', "'"):
             raise self.bad("a name must start with a quotation mark")
         name = self.string(char)
         if len(name) > NAME_LENGTH_MAX // 2 and _utf16_length(name) > NAME_LENGTH_MAX:
@@ -226,7 +225,7 @@ class Tokens(Characters):
 
     def _odd_value(self, char: str) -> Token:
         """Reads a value that is not in the standard. Most of them are errors."""
-        if char == "'" and self._single_quotes:
+        if char == "'":
             self._content = self.string(char)
             return Token.STRING
         if char == "N":
@@ -249,8 +248,6 @@ class Tokens(Characters):
 
     def _non_number(self, word: str, matched: int) -> Token:
         self.match(word, matched)
-        if not self._non_numeric:
-            raise self.bad(f"{word} is not allowed")
         self._content = word
         return Token.FLOAT
 

@@ -31,19 +31,19 @@ class Field:
     number: int
     type: int
     """The number of FieldDescriptorProto.Type."""
-    type_name: str
+    type_name: str = ""
     """The full name of its message or enum."""
-    is_repeated: bool
-    is_required: bool
-    oneof: int
+    is_repeated: bool = False
+    is_required: bool = False
+    oneof: int = -1
     """The number of its oneof in the message, -1 for none."""
-    has_presence: bool
+    has_presence: bool = False
     """Whether an absent field differs from one with the default value."""
-    is_strict: bool
+    is_strict: bool = False
     """Whether text that is not UTF-8 is an error."""
-    is_closed: bool
+    is_closed: bool = False
     """Whether unknown numbers of its enum count as unknown fields."""
-    default: bytes | None
+    default: bytes | None = None
     """The text of the default that its file gives it: UTF-8, for bytes with C's escapes."""
 
 
@@ -95,16 +95,4 @@ def add_well_known(messages: dict[str, MessageType], enums: dict[str, EnumType])
 
 
 def _field(name: str, kind: int, number: int) -> Field:
-    return Field(
-        name=name,
-        number=number,
-        type=kind,
-        type_name="",
-        is_repeated=False,
-        is_required=False,
-        oneof=-1,
-        has_presence=False,
-        is_strict=kind == table.STRING_TYPE,
-        is_closed=False,
-        default=None,
-    )
+    return Field(name, number, kind, is_strict=kind == table.STRING_TYPE)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from kfetch import losses
@@ -14,6 +16,7 @@ from kfetch.errors import (
     LogTruncated,
     OffsetBeyondLog,
     PartitionGone,
+    ReadStalled,
     RecordsExpired,
     TopicRecreated,
 )
@@ -98,6 +101,41 @@ def test_truncated_midway(kafka: LittleKafka, fail: str) -> None:
         all_rows = first + rows(batches)  # a reply was in flight, of the old log
         assert list(range(len(all_rows))) == [row[2] for row in all_rows]
         assert not any(row[-1].startswith(b"new") for row in all_rows)
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize(("start", "read"), [(0, [0, 1, 2, 3]), (4, [])])
+def test_truncated_at_the_position(
+    kafka: LittleKafka, fail: str, start: int, read: list[int]
+) -> None:
+    """An election cuts the log where the task stands, and nobody writes. The new leader sends
+    neither records nor an error. At the deadline it is asked where the range's epoch ends."""
+    item = replace(part(kafka, T0, start, 6), end_epoch=0)
+    kafka.log(T0).truncate(4)
+    kafka.elect(T0, 2)
+    batches = query(kafka, failOnDataLoss=fail, kafkaConsumer__pollTimeoutMs="300").read([item])
+    if fail == "true":
+        with pytest.raises(LogTruncated, match=r"t-0 was truncated at offset 4 .* offset 6"):
+            rows(batches)
+    else:
+        assert read == [row[2] for row in rows(batches)]
+
+
+def test_no_records_without_a_truncation(kafka: LittleKafka) -> None:
+    """A leader that has all of the range's records and sends none is no loss."""
+    item = replace(part(kafka, T0, 0, 6), end_epoch=0)
+    kafka.elect(T0, 2)
+
+    def empty(request: Any) -> Any:
+        reply = kafka.fetch(2, request)
+        for topic in reply.responses:
+            for partition in topic.partitions:
+                partition.records = b""
+        return reply
+
+    kafka.nodes[2].always(FetchRequest, empty)
+    with pytest.raises(ReadStalled, match="t-0: no record from offset 0"):
+        rows(query(kafka, kafkaConsumer__pollTimeoutMs="300").read([item]))
 
 
 def test_epoch_without_records(kafka: LittleKafka) -> None:

@@ -16,7 +16,7 @@ from kfetch.errors import OptionError
 from kfetch.formats.columns import node_table
 from kfetch.formats.columns.ddl import parse_schema
 from kfetch.formats.columns.decoded import Problem
-from kfetch.formats.json.decoder import JsonDecoder, JsonSettings
+from kfetch.formats.json.decoder import JsonDecoder
 from kfetch.formats.json.times import Zones
 from tests.examples import examples
 from tests.kfetch.formats.json import documents
@@ -46,8 +46,7 @@ def test_both_decoders_agree(seed: int, oddity: float) -> None:
     rng = Random(seed)
     kind = documents.schema(rng)
     zone = rng.choice([0, -34_200, find_zone("America/New_York")])
-    settings = JsonSettings(zones=Zones(zone or 0, find_zone), single_quotes=rng.random() < 0.5)
-    using = decoder(documents.ddl(kind), settings)
+    using = decoder(documents.ddl(kind), Zones(zone or 0, find_zone))
     items = [documents.document(rng, kind, oddity) for _ in range(10)]
     assert _exact(using, items) == _decoded(using, list(items))
 

@@ -31,7 +31,7 @@ def _corrected(row: Any) -> Any:
 @pytest.mark.parametrize("group", GROUPS, ids=_ids)
 def test_the_decoder_gives_the_rows_of_spark(group: Group) -> None:
     """Values, nulls and corrupt records are those of Spark 4.2."""
-    result = decode(decoder(group.schema, group.settings), list(group.documents))
+    result = decode(decoder(group.schema, group.zones), list(group.documents))
     result.values.validate(full=True)
     assert _expected(group) == plain(result.values)
     assert group.corrupt == result.corrupt.tolist()
@@ -40,7 +40,7 @@ def test_the_decoder_gives_the_rows_of_spark(group: Group) -> None:
 @pytest.mark.parametrize("group", GROUPS, ids=_ids)
 def test_the_exact_decoder_alone_gives_the_same(group: Group) -> None:
     """The slow path has the meaning of Spark for every document, not only for edge cases."""
-    using = decoder(group.schema, group.settings)
+    using = decoder(group.schema, group.zones)
     decoded = [using.reference_row(document) for document in group.documents]
     column = column_of([item.row for item in decoded], parse_schema(group.schema))
     assert _expected(group) == plain(column)

@@ -1,7 +1,7 @@
-"""Records to Arrow, slow and obvious: the decoder that defines what the kernel must do.
+"""Records to Arrow, slow and obvious: the decoder that says what the kernel must do.
 
 Pure Python, one record after the other, every check spelled out. Use it to understand the format,
-to test the kernel, and where numba cannot run.
+and to test the kernel.
 Layout: kafka.apache.org/documentation/#record.
 """
 

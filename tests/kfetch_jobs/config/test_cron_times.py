@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kfetch_jobs.supervise.rules import CronTimes
+from tests.kfetch_jobs.supervise.job_files import cron
 
 BERLIN = "Europe/Berlin"
 
@@ -19,7 +19,7 @@ def berlin(text: str, fold: int = 0) -> float:
 @pytest.mark.parametrize("ended", ["2026-10-25T02:00", "2026-10-25T02:03", "2026-10-25T02:29"])
 def test_a_daily_time_comes_once_when_clocks_go_back(ended: str) -> None:
     """A run that ends in the repeated hour is due on the next day, not in the hour before."""
-    assert berlin("2026-10-26T02:30") == CronTimes("30 2 * * *", BERLIN).next(berlin(ended, fold=1))
+    assert berlin("2026-10-26T02:30") == cron("30 2 * * *", BERLIN).next_time(berlin(ended, fold=1))
 
 
 def test_an_hourly_time_comes_in_both_hours() -> None:
@@ -27,7 +27,7 @@ def test_an_hourly_time_comes_in_both_hours() -> None:
     first, second = berlin("2026-10-25T02:30"), berlin("2026-10-25T02:30", fold=1)
 
     assert first + 3600 == second
-    assert second == CronTimes("30 * * * *", BERLIN).next(first)
+    assert second == cron("30 * * * *", BERLIN).next_time(first)
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_an_hourly_time_comes_in_both_hours() -> None:
 def test_a_next_time_is_later_than_now(expression: str, zone: str, change: str) -> None:
     """No change of the clocks makes a time due that has passed: the job would run in a loop."""
     begin = datetime.fromisoformat(change).replace(tzinfo=ZoneInfo(zone)).timestamp()
-    times = CronTimes(expression, zone)
+    times = cron(expression, zone)
 
     for minutes in range(-60, 240, 5):
         now = begin + minutes * 60
-        assert times.next(now) > now
+        assert times.next_time(now) > now
