@@ -91,6 +91,9 @@ class Stage:
             latest=1, run_batches=batches, run_rows=rows,
         )  # fmt: skip
         append_entry(self.storage / job, batch)
+        offsets = self.storage / job / "checkpoint" / "offsets"
+        offsets.mkdir(parents=True, exist_ok=True)
+        (offsets / "0").write_text('v1\n{}\n{"clicks": {"0": 1}}')
 
     def command(self, job: str, report: Path) -> Sequence[str]:
         return ["/bin/sh", str(self.directory / f"{job}.sh"), str(report)]

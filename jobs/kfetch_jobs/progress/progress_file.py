@@ -78,8 +78,12 @@ def committed_since(directory: Path, started_s: float) -> tuple[int, int]:
     """Returns the number of micro-batches that a run committed, and of their rows.
 
     ``started_s`` is when the run started. The run may have been killed: its last line has both.
+    If the disk fails, both are 0: the end of a run counts for more.
     """
-    last = last_batch(directory)
+    try:
+        last = last_batch(directory)
+    except OSError:
+        return 0, 0
     if last is None or last.finished < started_s:
         return 0, 0
     return last.run_batches, last.run_rows

@@ -33,6 +33,7 @@ class TermFile:
                 os.utime(self.path, (at, at))
             except FileNotFoundError:
                 new = self.path.with_suffix(".new")
+                new.parent.mkdir(parents=True, exist_ok=True)
                 new.touch(mode=0o600)
                 os.utime(new, (at, at))
                 new.rename(self.path)

@@ -80,6 +80,8 @@ class JobState:
     the query was idle in a healthy run."""
     sentence: str = ""
     """The last failure; empty after a run that finished or was healthy."""
+    refusal: str = ""
+    """Why the supervisor can't start the job now, in WAITING and BACKOFF. It tries again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,8 +197,12 @@ class Lead:
         return self._shared.place
 
     def trouble(self) -> str:
-        """Returns why the runs must stop now; nothing while this process leads for certain."""
-        return self._lost or self._lease.trouble()
+        """Returns why the runs must stop now; nothing while this process leads for certain.
+
+        Runs end by themselves if this host's disk takes no term. Another host may lead.
+        """
+        no_term = f"this host can't write {self._term.path}" if self._term.trouble() else ""
+        return self._lost or self._lease.trouble() or no_term
 
     def end_runs(self) -> None:
         """Let the runs of this host end at once: each one looks four times a second."""

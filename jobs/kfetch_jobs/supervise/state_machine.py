@@ -4,6 +4,7 @@
     state          = apply_order(file, state, Order.PAUSE, now)         an order arrives
     state          = after_launch(file, state, now)                     the process has started
     state          = after_exit(file, state, kind, why, now, chance)    the process has ended
+    state          = after_refusal(file, state, why, now)               it can't be started now
     state, action  = tick(file, state, facts)                           time passes: do the action
 
 Orders and exits only change the state, and only ``tick`` returns an action. So a supervisor that
@@ -202,6 +203,20 @@ def after_interruption(file: JobFile, state: JobState, now: float) -> JobState:
     return _moved(state, Phase.WAITING, now, due_s=now + file.restart.initial, forced=True)
 
 
+def after_refusal(file: JobFile, state: JobState, sentence: str, now: float) -> JobState:
+    """Returns the state of a due job that can't be started now. That is no failure either."""
+    due_s = now + file.restart.initial
+    state = replace(state, phase=Phase.WAITING, due_s=due_s, ready_s=None, forced=True)
+    return replace(state, refusal=sentence)
+
+
+def after_reading(file: JobFile, state: JobState, now: float) -> JobState:
+    """Returns the state of a job whose file could not be read until now."""
+    if state.phase in (Phase.WAITING, Phase.FINISHED):
+        return initial_state(file, now, state)
+    return replace(state, refusal="")
+
+
 _UNEXPECTED_EXITS = {
     ExitKind.FINISHED: "it ended, and was not to end",
     ExitKind.STOPPED: "it was stopped, and not by its supervisor",
@@ -348,4 +363,5 @@ def _tick_stopping(file: JobFile, state: JobState, facts: Facts) -> tuple[JobSta
 
 
 def _moved(state: JobState, phase: Phase, now: float, **changes: object) -> JobState:
-    return replace(state, phase=phase, since_s=now, ready_s=None, **changes)  # type: ignore[arg-type]
+    state = replace(state, refusal="", ready_s=None)
+    return replace(state, phase=phase, since_s=now, **changes)  # type: ignore[arg-type]

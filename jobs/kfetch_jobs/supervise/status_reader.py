@@ -283,7 +283,9 @@ def _broker_problems(
 
 
 def failure_problems(state: JobState) -> Iterator[str]:
-    """Yields that a job waits after a failure, or that the supervisor has given it up."""
+    """Yields that the supervisor can't start a job, or that it failed, or is given up."""
+    if state.refusal:
+        yield f"it can't start: {state.refusal}"
     if state.phase is Phase.FAILED:
         yield f"given up: {state.sentence}"
     elif state.phase is Phase.BACKOFF:

@@ -424,7 +424,11 @@ def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
 
 def _text(state: JobState) -> str:
     values = asdict(state)
-    for name in ("silent_kills", "ready_s"):  # the previous release does not know these keys
+    for name in (
+        "silent_kills",
+        "ready_s",
+        "refusal",
+    ):  # the previous release does not know these keys
         if not values[name]:
             del values[name]
     return json.dumps(values)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.config import Job, JobFile
@@ -16,20 +16,27 @@ from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.processes import RunProcess
 from kfetch_jobs.supervise.state_machine import after_clock_step
 
-log = logging.getLogger("kfetch_jobs.supervisor")
-
 HELD = (Phase.STOPPED, Phase.PAUSED, Phase.FAILED)
 """Phases in which only an order starts a job again. The supervisor checks that order itself."""
+
+UNREAD = JobFile.model_validate(
+    {"source": {"cluster": "-", "subscribe": "-"}, "sink": {"path": "-"}, "trigger": "availableNow"}
+)
+"""Stands for a job's file until that can be read. A run that finishes is believed."""
 
 
 @dataclass(slots=True)
 class SupervisedJob:
     """One job, and its process during a run."""
 
-    job: Job
+    directory: Path
+    job: Job | None
+    """None if its files can't be read now: no run of it starts."""
     state: JobState
     run: int | None = None
     process: RunProcess | None = None
+    no_start: ExitReport | None = None
+    """Why the run has no process. Its end is not recorded yet, because the disk is full."""
     killed: bool = False
     """The supervisor has killed it: it did not end in time, or ``hurry`` was set."""
     heard_s: float | None = None
@@ -38,14 +45,19 @@ class SupervisedJob:
     """The moment in that pulse."""
 
     @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.directory.name
+
+    @property
     def file(self) -> JobFile:
         """The job's file, as it was read."""
-        return self.job.file
+        return self.job.file if self.job else UNREAD
 
     @property
     def has_file(self) -> bool:
-        """Whether its file is still there: nobody has renamed or deleted it."""
-        return self.job.document.path.exists()
+        """Whether its file was read and is still there: nobody has renamed or deleted it."""
+        return self.job is not None and self.job.document.path.exists()
 
     @property
     def may_write(self) -> bool:
@@ -54,11 +66,11 @@ class SupervisedJob:
 
     def pulse(self) -> Pulse | None:
         """Returns the pulse of the present run; None before its first."""
-        return read_pulse(self.job.directory, self.state.started_s or 0.0)
+        return read_pulse(self.directory, self.state.started_s or 0.0)
 
     def committed(self) -> tuple[int, int]:
         """Returns the number of micro-batches that the present run committed, and of their rows."""
-        return committed_since(self.job.directory, self.state.started_s or 0.0)
+        return committed_since(self.directory, self.state.started_s or 0.0)
 
     def silent_s(self, pulse: Pulse | None, now: float, read_s: float) -> float:
         """Returns for how long the supervisor has seen no new sign of life of a run, in seconds.
@@ -81,37 +93,26 @@ class SupervisedJob:
 
 def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:
     """Returns a sentence if the job would write rows that another one writes, or has written."""
-    others = [other for other in others if other.job.name != job.name]
-    for other in others:
-        if other.process and not other.has_file and writes_same_records(job, other.job):
+    known = [(other, other.job) for other in others if other.job and other.name != job.name]
+    for other, its in known:
+        if other.process and not other.has_file and writes_same_records(job, its):
             return (
-                f"job {job.name} cannot start: job {other.job.name}, which still runs though its "
+                f"job {job.name} cannot start: job {other.name}, which still runs though its "
                 "file is gone, writes records of the same source to the same table: "
-                f"kfetch stop {other.job.name} first"
+                f"kfetch stop {other.name} first"
             )
-    writers = [other.job for other in others if other.has_file and other.may_write]
+    writers = [its for other, its in known if other.has_file]
     return same_rows_mistake(job, writers) or fresh_start_refusal(job)
 
 
-def single_writers(
-    jobs: Mapping[str, Job], states: Mapping[str, JobState], living: Collection[str]
-) -> dict[str, Job]:
-    """Returns the enabled jobs of which no two start and write the same rows. Log the others.
+def comes_before(other: SupervisedJob, job: SupervisedJob) -> bool:
+    """Returns whether a due job must not write the rows of another one.
 
-    A job that would start anew, although it or a former job has run, does not start either.
-
-    ``living`` names the jobs with a process, which stay. Held jobs stay too: an order starts them.
+    One of two such jobs runs on, and after a refusal the other one needs an order to replace it.
     """
-    enabled = {name: job for name, job in jobs.items() if job.file.enabled}
-    held = {name for name in enabled if name in states and states[name].phase in HELD}
-    writers = {name: job for name, job in enabled.items() if name in living}
-    for name in sorted(enabled.keys() - writers.keys() - held):
-        job = enabled[name]
-        if sentence := same_rows_mistake(job, writers.values()) or fresh_start_refusal(job):
-            log.error("job %s does not start: %s", name, sentence)
-        else:
-            writers[name] = job
-    return {name: job for name, job in enabled.items() if name in writers or name in held}
+    if other.process is not None or other.state.refusal:
+        return other.process is not None
+    return bool(job.state.refusal) or (other.may_write and other.name < job.name)
 
 
 def history_entry(supervised: SupervisedJob, report: ExitReport) -> tuple[ExitKind, str]:

@@ -16,7 +16,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
@@ -46,10 +46,11 @@ from kfetch_jobs.supervise.run_process import (
 from kfetch_jobs.supervise.shared_state import leads_no_longer
 from kfetch_jobs.supervise.store import Run, Store, SupervisorRecord, WaitingOrder
 from kfetch_jobs.supervise.supervised_job import (
+    UNREAD,
     SupervisedJob,
+    comes_before,
     history_entry,
     second_writer,
-    single_writers,
     waiting_jobs,
 )
 from kfetch_jobs.supervise.wall_clock import WallClock
@@ -61,6 +62,8 @@ log = logging.getLogger("kfetch_jobs.supervisor")
 TICK_S = 0.2
 _AGAIN_S = 2.0
 """The pause after a tick that failed: the disk may be full, the database locked."""
+_READ_S = 10.0
+"""How often the supervisor reads files that it could not read."""
 _LEAVE_S = 2.0
 """How long runs may take to end by themselves once this host leads no longer."""
 _STARTING_ORDERS = (Order.START, Order.RESTART, Order.RESUME)
@@ -86,6 +89,8 @@ class Supervisor:
         self._killer = RunKiller(project.storage, store)
         self._clock = WallClock()
         self._shutting_down = False
+        self._reads_at = 0.0
+        """When it next reads the files that it could not read: monotonic."""
         self.last_tick_s = time.time()
         """When the last tick ended, in seconds since 1970. Any thread may read it."""
 
@@ -99,8 +104,8 @@ class Supervisor:
         ``lead``: of a project with supervisors on several hosts.
 
         Raises ConfigError for any mistake in the project. After a killed supervisor, or one on
-        another host, the new one logs the mistakes instead, and supervises the other jobs: at night
-        nobody can correct a file.
+        another host, the new one logs the mistakes instead, and reads these files again and again:
+        at night nobody can correct a file.
         """
         jobs, mistakes = project.jobs_and_mistakes()
         with Store.of(project.storage) as store:
@@ -126,44 +131,45 @@ class Supervisor:
     def _take_over(self, jobs: dict[str, Job], ended_s: float | None, *, clean: bool) -> None:
         """Begin with the states and the runs that the last supervisor has left.
 
-        ``jobs``: those without mistakes. ``ended_s``: when the last supervisor ended. ``clean``:
+        ``jobs``: those with valid files. ``ended_s``: when the last supervisor ended. ``clean``:
         whether nobody has killed it.
         """
-        now = time.time()
-        if set_back_s := self._set_back_s(now):
+        now, states, names = time.time(), self._store.states(), self._project.jobs()
+        jobs = jobs | self._jobs_of_runs(jobs, set(names) - jobs.keys())
+        names = [name for name in names if name not in jobs or jobs[name].file.enabled]
+        if set_back_s := self._set_back_s([states[name] for name in names if name in states], now):
             self._store.clock_stepped(set_back_s)
-        states = self._store.states()
-        mistaken = set(self._project.jobs()) - jobs.keys()
-        jobs = jobs | self._jobs_of_runs(jobs, mistaken)
-        jobs = single_writers(jobs, states, {run.job for run in self._living_runs()})
-        for job in jobs.values():
-            before = states.get(job.name)
+        for name in names:
+            job, before = jobs.get(name), states.get(name)
+            file = job.file if job else UNREAD
             if before is not None:
-                before = state_machine.after_clock_step(job.file, before, set_back_s, now)
+                before = state_machine.after_clock_step(file, before, set_back_s, now)
             if before is None or clean:
-                before = state_machine.initial_state(job.file, now, before, ended_s)
-            before = state_machine.planned_again(job.file, before, now)
-            self._jobs[job.name] = SupervisedJob(job, before)
+                before = state_machine.initial_state(file, now, before, ended_s)
+            before = state_machine.planned_again(file, before, now)
+            self._jobs[name] = SupervisedJob(self._project.storage / name, job, before)
         for run in self._store.open_runs():
             if run.job in self._jobs:
                 self._recover(run, self._jobs[run.job])
-            elif run.job not in mistaken:
+            else:
                 self._killer.add_unwanted(run)
         self._killer.end_unwanted(self._jobs, now, GONE_WITHIN_S)
-        self._store.forget(waiting_jobs(states) - self._jobs.keys() - mistaken)
+        self._store.forget(waiting_jobs(states) - self._jobs.keys())
         for supervised in self._jobs.values():
             self._reset_without_process(supervised, now)
         self._record_start(now)
         self._save()
         self._round_ended(now)
 
-    def _set_back_s(self, now: float) -> float:
+    def _set_back_s(self, states: Iterable[JobState], now: float) -> float:
         """Returns by how much the clock was set back, at least, while no supervisor ran.
 
-        No run begins in the future: its reports would seem to be those of an earlier run.
+        No run begins in the future: its reports would seem to be those of an earlier run. And a job
+        that waits for others would wait until they finish after its own start.
         """
-        latest = max((run.started_s for run in self._living_runs()), default=now)
-        return min(0.0, now - latest)
+        moments = [run.started_s for run in self._living_runs()]
+        moments += [max(one.since_s, one.started_s or 0, one.finished_s or 0) for one in states]
+        return min(0.0, now - max(moments, default=now))
 
     def _living_runs(self) -> list[Run]:
         storage = self._project.storage
@@ -242,7 +248,7 @@ class Supervisor:
             log.error("some processes of jobs do not die; they can write no checkpoint any more")
         for one in running:
             if one.run is not None:
-                report_interruption(self._project.storage, one.run, one.job.name, trouble)
+                report_interruption(self._project.storage, one.run, one.name, trouble)
 
     def _tick_succeeded(self) -> bool:
         """Run one tick. Jobs run on while the supervisor cannot write to its disk."""
@@ -270,10 +276,12 @@ class Supervisor:
             self._take_shared_orders(self._lead)
         self._take_orders(now)
         self._killer.end_unwanted(self._jobs, now)
-        for supervised in self._jobs.values():
-            self._check(supervised, now)
+        self._read_again()
+        failures = [error for one in self._jobs.values() if (error := self._failure(one, now))]
         self._save()
         self._round_ended(now)
+        if failures:
+            raise failures[0]
 
     def _round_ended(self, now: float) -> None:
         self.last_tick_s = now
@@ -322,44 +330,82 @@ class Supervisor:
         """Returns a job as an order changes it, and the reply. No job: the order is refused."""
         supervised = copy(self._jobs.get(name))
         if order in _STARTING_ORDERS:
-            try:
-                supervised = self._reread(name, order, supervised)
-            except JobsError as error:
-                return None, OrderReply(message=error.message, exit_code=error.exit_code)
-            except Exception as error:  # a bug that one job triggers must not stop the others
-                return None, OrderReply(message=unexpected_mistake(name, error), exit_code=1)
+            found = self._reread(name, order, supervised)
+            if isinstance(found, OrderReply):
+                return None, found
+            supervised = found
         if supervised is None:
             return None, OrderReply(message=f"job {name} is not supervised", exit_code=1)
         supervised.state = state_machine.apply_order(supervised.file, supervised.state, order, now)
         log.info("job %s: %s: %s", name, order, supervised.state.phase)
-        starting = order in _STARTING_ORDERS
-        notice = outdated_file_notice(supervised.job, supervised.state) if starting else ""
+        job = supervised.job if order in _STARTING_ORDERS else None
+        notice = outdated_file_notice(job, supervised.state) if job else ""
         return supervised, OrderReply(message=notice)
 
-    def _reread(self, name: str, order: Order, present: SupervisedJob | None) -> SupervisedJob:
+    def _reread(
+        self, name: str, order: Order, present: SupervisedJob | None
+    ) -> SupervisedJob | OrderReply:
         """Read the job's files again: they may have changed, or be new. Returns the job with them.
 
-        A job that runs on keeps the files that its run was started with. Raises ConfigError for a
-        mistake, and SupervisorError if the job may not run.
+        A job that runs on keeps the files that its run was started with. Returns a reply if the
+        files have a mistake, or the job may not run.
         """
-        job = job_now(self._project, name)
-        if sentence := second_writer(job, self._jobs.values()):
-            raise SupervisorError(sentence)
+        try:
+            job = job_now(self._project, name)
+            writers = [one for one in self._jobs.values() if one.may_write]
+            if sentence := second_writer(job, writers):
+                raise SupervisorError(sentence)
+        except JobsError as error:
+            return OrderReply(message=error.message, exit_code=error.exit_code)
+        except Exception as error:  # a bug that one job triggers must not stop the others
+            return OrderReply(message=unexpected_mistake(name, error), exit_code=1)
+        now = time.time()
         if present is None:
-            return self._new(job, time.time())
-        if order is Order.RESTART or present.state.phase is not Phase.RUNNING:
+            return self._new(job, now)
+        if present.job is None:
+            present.state = state_machine.after_reading(job.file, present.state, now)
+        if (
+            present.job is None
+            or order is Order.RESTART
+            or present.state.phase is not Phase.RUNNING
+        ):
             present.job = job
         return present
 
+    def _read_again(self) -> None:
+        """Try to read the files that could not be read."""
+        if time.monotonic() < self._reads_at:
+            return
+        self._reads_at = time.monotonic() + _READ_S
+        for supervised in [one for one in self._jobs.values() if one.job is None]:
+            found, state = self._reread(supervised.name, Order.START, supervised), supervised.state
+            if isinstance(found, OrderReply) and state.phase in (Phase.WAITING, Phase.BACKOFF):
+                self._refuse(supervised, replace(state, refusal=found.message))
+
+    def _refuse(self, supervised: SupervisedJob, state: JobState) -> None:
+        if state.refusal != supervised.state.refusal:
+            log.error("job %s can't start: %s", supervised.name, state.refusal)
+        supervised.state = state
+
     def _new(self, job: Job, now: float) -> SupervisedJob:
         state = state_machine.initial_state(job.file, now, self._store.states().get(job.name))
-        supervised = SupervisedJob(job, state)
+        supervised = SupervisedJob(job.directory, job, state)
         for run in self._store.open_runs():
             if run.job == job.name:
                 self._recover(run, supervised)
         return supervised
 
+    def _failure(self, supervised: SupervisedJob, now: float) -> OSError | None:
+        """Check a job. Returns an error of its files, so that other jobs are checked too."""
+        try:
+            self._check(supervised, now)
+        except OSError as error:
+            return error
+        return None
+
     def _check(self, supervised: SupervisedJob, now: float) -> None:
+        if supervised.no_start is not None:
+            self._record_end(supervised, supervised.no_start, now)
         if supervised.process is not None and not supervised.process.alive:
             self._process_ended(supervised, now)
         now = self._clock.late(now)
@@ -369,11 +415,11 @@ class Supervisor:
         if action is Action.LAUNCH and not self._shutting_down:
             self._launch(supervised, now)
         elif action is Action.END and supervised.process is not None:
-            log.info("job %s: ends after its micro-batch", supervised.job.name)
+            log.info("job %s: ends after its micro-batch", supervised.name)
             supervised.process.end()
         elif action is Action.KILL and supervised.process is not None:
             if not supervised.killed:
-                log.warning("job %s: did not end in time, and is killed", supervised.job.name)
+                log.warning("job %s: did not end in time, and is killed", supervised.name)
             supervised.killed = True
             supervised.process.kill()
 
@@ -384,7 +430,7 @@ class Supervisor:
         silent_s = supervised.silent_s(pulse, now, self._clock.late(now)) if limited else 0.0
         others = {name: other.state for name, other in self._jobs.items()}
         running = sum(other.phase.has_process for other in others.values())
-        ahead = state_machine.jobs_ahead(supervised.job.name, others)
+        ahead = state_machine.jobs_ahead(supervised.name, others)
         return Facts(
             now=now,
             upstream_finished=state_machine.upstream_finished(file, state, others),
@@ -395,8 +441,21 @@ class Supervisor:
             is_idle=pulse is not None and pulse.is_idle,
         )
 
+    def _refusal(self, supervised: SupervisedJob, job: Job) -> str:
+        """Returns why a due job can't be started now."""
+        try:
+            first = [one for one in self._jobs.values() if comes_before(one, supervised)]
+            return second_writer(job, first)
+        except OSError as error:
+            return f"job {job.name}: {error}"
+
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
         job, now = supervised.job, self._clock.late(now)
+        assert job is not None
+        if sentence := self._refusal(supervised, job):
+            state = state_machine.after_refusal(job.file, supervised.state, sentence, now)
+            self._refuse(supervised, state)
+            return
         state = state_machine.after_launch(job.file, supervised.state, now)
         self._remove_old_reports(job)
         supervised.run = run = self._store.begin(job.name, state, now)
@@ -413,9 +472,8 @@ class Supervisor:
                 environ=os.environ,
             )
         except OSError as cause:
-            self._record_end(
-                supervised, ExitReport(kind=ExitKind.FAILED, sentence=f"no start: {cause}"), now
-            )
+            supervised.no_start = ExitReport(kind=ExitKind.FAILED, sentence=f"no start: {cause}")
+            self._record_end(supervised, supervised.no_start, now)
             return
         process = supervised.process
         supervised.heard_s, supervised.heard_at = self._clock.late(now), None
@@ -424,7 +482,7 @@ class Supervisor:
 
     def _report_file(self, supervised: SupervisedJob) -> Path:
         assert supervised.run is not None
-        return exit_report_path(self._project.storage / supervised.job.name, supervised.run)
+        return exit_report_path(self._project.storage / supervised.name, supervised.run)
 
     def _remove_old_reports(self, job: Job) -> None:
         """Remove the reports of runs whose ends are recorded, perhaps by another host."""
@@ -436,10 +494,10 @@ class Supervisor:
     def _process_ended(self, supervised: SupervisedJob, now: float) -> None:
         assert supervised.process is not None
         assert supervised.run is not None
-        if not self._killer.kill(supervised.run, supervised.job.name, supervised.process):
+        if not self._killer.kill(supervised.run, supervised.name, supervised.process):
             supervised.heard_s = self._clock.late(now)  # the run has ended, and is not silent
             return  # no next run may start beside them
-        remove_settings(self._project.storage, supervised.job.name)
+        remove_settings(self._project.storage, supervised.name)
         report_file = self._report_file(supervised)
         self._record_end(supervised, read_exit_report(report_file), self._clock.late(now))
         report_file.unlink(missing_ok=True)
@@ -448,7 +506,7 @@ class Supervisor:
         assert supervised.run is not None
         kind, sentence = history_entry(supervised, report)
         chance = random.random()  # noqa: S311 - spreads restarts
-        name, file, state = supervised.job.name, supervised.file, supervised.state
+        name, file, state = supervised.name, supervised.file, supervised.state
         batches, rows = supervised.committed()
         if report.interrupted and state.phase is Phase.RUNNING:
             state = state_machine.after_interruption(file, state, now)
@@ -458,7 +516,7 @@ class Supervisor:
             supervised.run, now, kind, sentence, batches=batches, rows=rows, states={name: state}
         )
         supervised.state = self._saved[name] = state
-        supervised.run = supervised.process = supervised.heard_s = None
+        supervised.run = supervised.process = supervised.no_start = supervised.heard_s = None
         supervised.killed = False
         if state.phase is Phase.BACKOFF and state.due_s is not None:
             pause_s = state.due_s - now
@@ -476,7 +534,7 @@ class Supervisor:
         now = self._now()
         for supervised in self._jobs.values():
             supervised.state = state_machine.interrupt(supervised.state, now)
-        while running := [one for one in self._jobs.values() if one.process is not None]:
+        while running := [one for one in self._jobs.values() if one.run is not None]:
             if self._trouble():
                 return
             try:
@@ -495,12 +553,12 @@ class Supervisor:
         process, run = supervised.process, supervised.run
         if process is None or run is None:
             return True
-        return not process.alive and self._killer.kill(run, supervised.job.name, process)
+        return not process.alive and self._killer.kill(run, supervised.name, process)
 
     def _end_round(self, hurry: Callable[[], bool]) -> None:
         """Check each job once, living processes first: on a full disk, recording an end fails."""
         now = self._now()
-        running = [one for one in self._jobs.values() if one.process is not None]
+        running = [one for one in self._jobs.values() if one.run is not None]
         for supervised in sorted(running, key=lambda one: not (one.process and one.process.alive)):
             if hurry() and supervised.process is not None:
                 supervised.killed = True

@@ -86,7 +86,9 @@ class Terms:
                 self._wait_no_more(shared)
                 with Supervisor.start(self._project, self._command, lead) as supervisor:
                     self._supervise(supervisor, "This host leads.")
-        except SupervisorError as error:
+            if not self._stop():
+                self._pause(2 * LOOK_S)  # a host that waits takes over
+        except (SupervisorError, OSError) as error:
             if self._stop() or not self._is_up:
                 raise
             log.warning("%s; trying again", error)
@@ -119,6 +121,8 @@ class Terms:
             return
         self._noted_token = sight.token
         for job in self._project.jobs_and_mistakes()[0].values():
+            if self._stop():
+                raise _Stopped
             try:
                 note_lease(job, request_s=STATUS_S)
             except (JobsError, OSError) as error:  # the runs look by themselves

@@ -17,7 +17,7 @@ from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.run import run
 from kfetch_jobs.run.query_recorder import QueryRecorder
-from kfetch_jobs.supervise.supervised_job import second_writer, single_writers
+from kfetch_jobs.supervise.supervised_job import second_writer
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, job
 from tests.kfetch_jobs.commands import Command
@@ -79,7 +79,6 @@ def test_all_refuse(gone: str, kfetch: Command) -> None:
     assert sentence.startswith(refused)
     assert sentence.endswith("set sink.repeatRows: true in the job's file")
 
-    assert {} == single_writers({"clicks": the_job()}, {}, ())
     assert sentence == second_writer(the_job(), ())
     code, out, _ = kfetch("plan", "clicks")
     assert (1, True) == (code, f"FAILS: {sentence}" in out)
@@ -194,14 +193,13 @@ def a_batch() -> Batch:
 
 def test_an_unreadable_checkpoint_does_not_count_as_none(kafka: LittleKafka) -> None:
     """The job does not start anew if the system refuses to list its offsets. The sentence names
-    the directory, and the other jobs of a supervisor start."""
+    the directory."""
     offsets = CHECKPOINT / "offsets"
     shutil.rmtree(CHECKPOINT, ignore_errors=True)
     offsets.parent.mkdir(parents=True)
     offsets.symlink_to("offsets")  # root may read any directory, and cannot follow a circle
 
     assert f"kfetch can't read {CHECKPOINT.resolve() / 'offsets'}" in fresh_start_refusal(the_job())
-    assert {} == single_writers({"clicks": the_job()}, {}, set())
 
 
 @pytest.mark.usefixtures("moved")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from kfetch_jobs.errors import SupervisorError
-from kfetch_jobs.progress.exit_report import ExitKind
+from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
+from kfetch_jobs.progress.reports import read_exit_report
 from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise import supervisor as supervisor_module
-from kfetch_jobs.supervise.job_state import Phase
+from kfetch_jobs.supervise.job_state import Order, Phase
 from kfetch_jobs.supervise.store import Store
 from tests.kfetch_jobs.stage import CONTINUOUS, PATIENCE_S, UNTIL_TERM, Stage
 
@@ -42,6 +47,72 @@ def test_a_job_whose_directory_cannot_be_made(stage: Stage) -> None:
         (stage.storage / "a").unlink()
         stage.ahead_s = 1000
         stage.until_runs(supervisor, "a")
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_launch_on_a_disk_that_fills_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """The supervisor has recorded a run, can't start it, and can't record its end. It records the
+    end once the disk has room, also if it ends itself meanwhile. Then the job starts again."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.supervisor() as supervisor:
+        with monkeypatch.context() as disk:
+            disk.setattr(supervisor_module, "write_snapshot", full)
+            disk.setattr(Store, "end", full)
+            assert not supervisor._tick_succeeded()
+            assert not supervisor._tick_succeeded()
+            assert Phase.RUNNING is stage.phase("a")
+        if ends:
+            supervisor.run(lambda: True, lambda: False)
+        else:
+            stage.until_phase(supervisor, "a", Phase.BACKOFF)
+        assert [(ExitKind.FAILED, "no start: [Errno 28] No space left on device")] == [
+            (run.kind, run.sentence) for run in stage.runs("a")
+        ]
+        if not ends:
+            stage.ahead_s = 400
+            stage.until_runs(supervisor, "a")
+
+
+def test_files_of_one_job_that_cannot_be_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other jobs are supervised, and the log names the error."""
+
+    def read(report: Path) -> ExitReport:
+        if "a" == report.parent.name:
+            raise OSError(errno.EIO, "Input/output error")
+        return read_exit_report(report)
+
+    monkeypatch.setattr(supervisor_module, "read_exit_report", read)
+    for name in ("a", "b"):
+        stage.job(name, CONTINUOUS, UNTIL_TERM)
+    with stage.supervisor() as supervisor:
+        stage.until_runs(supervisor, "a", "b")
+        for name in ("a", "b"):
+            os.kill(stage.runs(name)[0].pid or 0, signal.SIGKILL)
+        deadline = time.monotonic() + PATIENCE_S
+        while stage.phase("b") is not Phase.BACKOFF:
+            assert time.monotonic() < deadline
+            supervisor._tick_succeeded()
+        with pytest.raises(OSError, match="Input/output error"):
+            supervisor.tick(stage.now)
+
+
+def test_an_end_whose_progress_cannot_be_read(stage: Stage) -> None:
+    """The supervisor still records the end of the run, without its micro-batches."""
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.supervisor() as supervisor:
+        stage.until_runs(supervisor, "a")
+        (stage.storage / "a" / "progress.jsonl").symlink_to("progress.jsonl")  # fails for root too
+        stage.ask("a", Order.STOP)
+        stage.until_phase(supervisor, "a", Phase.STOPPED)
+    assert [(ExitKind.STOPPED, 0)] == [(run.kind, run.rows) for run in stage.runs("a")]
 
 
 def test_the_end_of_a_supervisor_on_a_full_disk(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -473,6 +474,36 @@ def test_a_host_whose_database_fails(hosts: list[Host], monkeypatch: pytest.Monk
     assert said[0].endswith("leads. This host waits.")
 
 
+@pytest.mark.parametrize("kind", ["disk"])
+def test_a_host_that_cannot_note_that_it_is_up(hosts: list[Host]) -> None:
+    """The disk is full when it is to lead. It tries again, and leads once there is room."""
+    said: list[str] = []
+
+    def ready(sentence: str) -> None:
+        said.append(sentence)
+        if len(said) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    host = hosts[0]
+    terms.Terms(host.project, lambda: len(said) > 1, lambda: True, ready, host.command).run()
+    assert ["This host leads."] * 2 == said
+
+
+@pytest.mark.parametrize("kind", ["disk"])
+def test_a_standby_that_is_stopped_at_its_looks(
+    hosts: list[Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at a lease may take a second. After the signal it begins no further one."""
+    looks: list[str] = []
+    monkeypatch.setattr(terms, "LATE_S", 0.0)
+    monkeypatch.setattr(terms, "note_lease", lambda job, **_: looks.append(job.name))
+    for name in ("a", "b", "c"):
+        write_jobs(hosts, name, CONTINUOUS, UNTIL_TERM)
+    with hosts[0].lead():
+        terms.Terms(hosts[1].project, lambda: bool(looks), lambda: True, lambda _: None).run()
+    assert ["a"] == looks
+
+
 def test_a_standby_that_is_stopped(hosts: list[Host]) -> None:
     """It says that it waits, shows the leader's jobs, and ends without running anything."""
     first, second = hosts
@@ -571,6 +602,44 @@ def test_two_wait_and_one_leads(hosts: list[Host]) -> None:
         thread.join(30)
     assert 1 == sum(one.endswith("This host leads.") for one in leads)
     assert 1 == sum(one.endswith("This host waits.") for one in leads)
+
+
+@pytest.mark.parametrize("kind", ["disk"])
+def test_a_leader_whose_disk_fails(hosts: list[Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can't write the term, so that its runs end by themselves. It lets another host lead."""
+    first, second = hosts
+    write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
+    leads: list[str] = []
+    stop: list[int] = []
+
+    def begin(host: Host) -> threading.Thread:
+        def ready(sentence: str) -> None:
+            leads.append(f"{host.directory.name} {sentence}")
+
+        one = terms.Terms(host.project, lambda: bool(stop), lambda: True, ready, host.command)
+        thread = threading.Thread(target=one.run)
+        thread.start()
+        return thread
+
+    write = TermFile.end_in
+
+    def end_in(term: TermFile, seconds: float) -> None:
+        if term.path != term_file(first.storage).path:
+            write(term, seconds)
+
+    threads = [begin(first)]
+    assert wait_until((first.directory / "a.on").exists, 30)
+    threads.append(begin(second))
+    assert wait_until(lambda: len(leads) == 2, 30)
+    monkeypatch.setattr(TermFile, "end_in", end_in)
+    os.utime(term_file(first.storage).path, (0, 0))
+    led = wait_until((second.directory / "a.on").exists, 30)
+    stop.append(1)
+    for thread in threads:
+        thread.join(30)
+    assert led
+    assert f"{second.directory.name} This host leads." == leads[2]
+    assert [] == first.processes()
 
 
 def test_leases_of_checkpoints_are_noted(

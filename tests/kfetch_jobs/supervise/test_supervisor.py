@@ -21,8 +21,10 @@ from kfetch_jobs.progress.reports import Pulse, write_pulse
 from kfetch_jobs.supervise import control
 from kfetch_jobs.supervise.job_state import Order, Phase
 from kfetch_jobs.supervise.order_reply import OrderReply
+from kfetch_jobs.supervise.state_machine import after_clock_step
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import supervisor_directory
+from kfetch_jobs.supervise.supervised_job import UNREAD
 from kfetch_jobs.verbs.supervising import _signals
 from tests.kfetch_jobs.projects import JOB
 from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, ONCE, PATIENCE_S, UNTIL_TERM, Stage
@@ -197,6 +199,28 @@ def test_a_clock_set_back_between_two_supervisors_costs_no_run(stage: Stage) -> 
             assert [4] == [job.batch for job in read_status(stage.project, store, stage.now).jobs]
 
 
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_clock_that_was_wrong_delays_no_job(stage: Stage, killed: bool) -> None:
+    """The clock was a day ahead until the supervisor ended. A job after another one still runs when
+    that one has finished."""
+    stage.job("a", ONCE, COPY_REPORT.format(kind="finished"))
+    stage.job("b", ONCE + "after: a\n", COPY_REPORT.format(kind="finished"))
+    with stage.supervisor() as supervisor:
+        stage.until(supervisor, lambda: len(stage.runs("b")) == 1)
+        stage.until(supervisor, lambda: stage.runs("b")[0].ended_s)
+        if not killed:
+            supervisor.run(stop=lambda: True, hurry=lambda: True)
+    with stage.store() as store:
+        ahead = {
+            name: after_clock_step(UNREAD, state, 86400.0, stage.now)
+            for name, state in store.states().items()
+        }
+        store.save(ahead)
+    with stage.supervisor() as supervisor:
+        stage.ask("a", Order.START)
+        stage.until(supervisor, lambda: len(stage.runs("b")) == 2)
+
+
 def test_a_mistake_at_night_costs_its_own_job_alone(stage: Stage) -> None:
     """A new supervisor refuses a project with a mistake; one after a kill goes on with the other
     jobs, and takes the wrong one, which has run on, when its file is mended."""
@@ -366,9 +390,9 @@ def test_a_bug_over_one_file_costs_its_own_job_alone(
         assert ((), Phase.RUNNING) == (good.unhealthy, good.phase)
         assert [answer] == stage.project.jobs_and_mistakes()[1]
         assert "hunter42" not in answer
-        assert {"in _carry_out": 1, "in _job_status": 1, "in jobs_and_mistakes": 1} == {
+        assert {"in _reread": 1, "in _job_status": 1, "in jobs_and_mistakes": 1} == {
             place: caplog.text.count(place)
-            for place in ("in _carry_out", "in _job_status", "in jobs_and_mistakes")
+            for place in ("in _reread", "in _job_status", "in jobs_and_mistakes")
         }
 
 
