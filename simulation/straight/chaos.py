@@ -118,7 +118,8 @@ def add_column(world: StraightWorld, numbers: chaos.Numbers) -> str:
 
 def change_property(world: StraightWorld, numbers: chaos.Numbers) -> str:
     """Another writer changes a property that asks nothing of writers."""
-    return world.others.change("delta.logRetentionDuration", f"interval {numbers[0]} days")
+    duration = f"interval {numbers[0] * 10_000:.0f} hours"
+    return world.others.change("delta.logRetentionDuration", duration)
 
 
 def forbid(world: StraightWorld, numbers: chaos.Numbers) -> str:

@@ -24,7 +24,7 @@ from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.location import movable_path
 from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.errors import ConfigError, JobsError
-from kfetch_jobs.util.files import write_json
+from kfetch_jobs.util.files import sync, write_json
 
 KEPT_MAX = 20
 """Limit of backups. kfetch removes older ones."""
@@ -100,6 +100,7 @@ class Backup:
         del record["path"]
         if isinstance(self.path, Path):
             write_json(self.path / _RECORD, record)
+            sync(self.path / _RECORD, self.path)
         else:
             (self.path / _RECORD).write_text(json.dumps(record, indent=2))
         return after
@@ -115,6 +116,8 @@ def create_backup(
     topic_ids: Mapping[str, str] = MappingProxyType({}),
 ) -> Backup:
     """Copy a checkpoint before a move changes it, and return the backup.
+
+    A power cut loses no part of it.
 
     ``now_s`` is in seconds since 1970.
     """
@@ -132,6 +135,8 @@ def create_backup(
         ranges=tuple(ranges),
         topic_ids=dict(topic_ids),
     ).record_stage(Stage.BEGUN)
+    if isinstance(path, Path) and isinstance(home, Path):
+        sync(*path.rglob("*"), path, home, home.parent)
     for old in all_backups(checkpoint.path)[:-KEPT_MAX]:
         if old.path != path:  # it comes first if the clock was set back
             shutil.rmtree(old.path) if isinstance(old.path, Path) else old.path.remove_tree()

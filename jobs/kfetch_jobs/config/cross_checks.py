@@ -73,7 +73,7 @@ def _same_rows(jobs: Mapping[str, Job]) -> Iterator[str]:
 
 
 def same_rows_mistake(job: Job, others: Iterable[Job]) -> str:
-    """Returns a sentence if another job makes the same rows for the same table; else nothing.
+    """Returns a sentence if another job makes the same rows or dead letters for the same table.
 
     Jobs with different transforms may share a source and a table: each may write a part of the
     records.
@@ -84,7 +84,23 @@ def same_rows_mistake(job: Job, others: Iterable[Job]) -> str:
                 f"{job.document.file_line(('sink',))}: job {other.name} writes the same rows of "
                 "the same source to this table: delete one of the two jobs"
             )
+        if other.name != job.name and _share_letters(job, other):
+            return (
+                f"{job.document.file_line(('sink', 'deadLetters'))}: job {other.name} has this "
+                "table of dead letters, too, and may read the same topic, so one job would delete "
+                "dead letters of the other: give this job a table of its own"
+            )
     return ""
+
+
+def _share_letters(job: Job, other: Job) -> bool:
+    """Whether both may write dead letters of one topic to one table, which has no cluster."""
+    if not (job.dead_letters and other.dead_letters):
+        return False
+    if job.place(job.dead_letters) != other.place(other.dead_letters):
+        return False
+    topics, others = job.named_topics(), other.named_topics()  # a pattern may match any topic
+    return not (topics and others and topics.isdisjoint(others))
 
 
 def _rows(job: Job) -> tuple[object, ...]:
@@ -100,7 +116,8 @@ def _rows(job: Job) -> tuple[object, ...]:
 def writes_same_records(job: Job, other: Job) -> bool:
     """Returns whether both write to the same table, and read a topic or a pattern in common."""
     same_table = job.place(job.target) == other.place(other.target)
-    return same_table and not _topics(job).isdisjoint(_topics(other))
+    same_records = same_table and not _topics(job).isdisjoint(_topics(other))
+    return same_records or _share_letters(job, other)
 
 
 def _topics(job: Job) -> set[tuple[frozenset[tuple[str, int]], str]]:

@@ -9,8 +9,10 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from kfetch.storage.locations import location_mistake
+from kfetch_jobs.config.mistakes import HIDDEN
 from kfetch_jobs.config.yamlfile import suggestion
 
 Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
@@ -98,7 +100,17 @@ def _time_zone(name: str) -> str:
     return name
 
 
+_KEYS = re.compile(r"(?i)s3[an]?:/*[^/]*[:@]|[a-z0-9+.-]+://[^/@]*:[^/@]*@")
+"""Keys or a password in front of a host or a bucket. No bucket has a port or a user."""
+
+
 def _location(text: str) -> str:
+    if _KEYS.match(text):
+        raise PydanticCustomError(
+            HIDDEN,
+            "a location has no keys: put them into the settings under spark, such as "
+            "spark.hadoop.fs.s3a.access.key",
+        )
     if sentence := location_mistake(text):
         raise ValueError(sentence)
     return text

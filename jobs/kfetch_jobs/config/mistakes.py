@@ -18,6 +18,9 @@ M = TypeVar("M", bound=BaseModel)
 
 log = logging.getLogger("kfetch_jobs.config")
 
+HIDDEN = "hidden_value"
+"""The type of pydantic's error about a value that no sentence may show."""
+
 
 def unexpected_mistake(job: str, error: Exception) -> str:
     """Returns the sentence for an exception that only a bug of kfetch can raise. Logs its trace.
@@ -133,7 +136,7 @@ def _sentence(model: type[BaseModel], document: Document, one: Any) -> str:
 def _shown(name: str, document: Document, one: Any) -> str:
     """The key with its value. A filled value may be a secret, so its placeholder stands there."""
     value = document.raw_texts.get(tuple(one["loc"]), one["input"])
-    if isinstance(value, dict | list | BaseModel):
+    if one["type"] == HIDDEN or isinstance(value, dict | list | BaseModel):
         return name
     return f"{name} is {value!r}"
 

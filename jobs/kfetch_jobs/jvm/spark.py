@@ -334,6 +334,8 @@ def _end_jvm() -> None:
         return
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
+    if gateway.proc is None:  # of spark-submit: it ends behind this process, its child
+        return
     gateway.proc.stdin.close()  # this tells the JVM to end
     try:
         gateway.proc.wait(timeout=10)
@@ -343,12 +345,15 @@ def _end_jvm() -> None:
 
 
 def kill_jvm() -> None:
-    """End PySpark's JVM with SIGKILL, if this process has started one."""
+    """End PySpark's JVM at once, if there is one. That of spark-submit must end itself."""
     from pyspark import SparkContext
 
-    process = getattr(SparkContext._gateway, "proc", None)
-    if process is not None:
-        process.kill()
+    gateway: Any = SparkContext._gateway
+    if gateway is not None and gateway.proc is not None:
+        gateway.proc.kill()
+    elif gateway is not None:
+        with suppress(Exception):  # it ends within the call, and gives no answer
+            gateway.jvm.Runtime.getRuntime().halt(1)
 
 
 _JVM_ENDS_S = 1.0

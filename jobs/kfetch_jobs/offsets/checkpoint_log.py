@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from kfetch.admin.checkpoint import Checkpoint
 from kfetch.admin.query import Offsets
 from kfetch.storage.open import StoredPath
 from kfetch.storage.versions import create
 from kfetch_jobs.errors import JobsError
+from kfetch_jobs.util.files import sync
 
 _NO_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 """The commit of a query's first batch without a watermark."""
@@ -57,3 +59,5 @@ def _commit(checkpoint: Checkpoint) -> str:
 def _write(file: StoredPath, text: str) -> None:
     if not create(file, text.encode()):
         raise JobsError(f"{file} is there already: somebody else has written the checkpoint")
+    if isinstance(file, Path):
+        sync(file.parent, file.parent.parent)

@@ -95,7 +95,7 @@ def _lease(job: Job, purpose: str, held: ExitStack) -> HeldLease | None:
         around=Surroundings(clock=clock(suspends=suspends)),
         report=log.warning,
         switch=process_end(suspends=suspends),
-        noted=noted_lease(job),
+        noted=None if suspends else noted_lease(job),  # a note's clock never stands still
     )
     try:
         lease = held.enter_context(holding)

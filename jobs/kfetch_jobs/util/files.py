@@ -86,6 +86,16 @@ def write_json(
         raise
 
 
+def sync(*paths: Path) -> None:
+    """Wait until the disk has these files, and the names in these directories, for a power cut."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Returns the JSON object in a file; an empty one if the file is missing or damaged."""
     try:

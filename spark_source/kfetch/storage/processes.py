@@ -175,6 +175,26 @@ def _libc() -> Any:
     return libc if hasattr(libc, "timer_create") else ctypes.CDLL("librt.so.1", use_errno=True)
 
 
+def run_as_child() -> None:
+    """Go on in a child if this process is the first one of a container, its pid 1.
+
+    The kernel protects pid 1 from signals of its own container, also from the SIGKILL of a timer.
+    The first process passes signals on, reaps orphans, and ends with its child's exit code.
+    """
+    if os.getpid() != 1:
+        return
+    if (child := os.fork()) == 0:
+        os.setsid()  # else a terminal's Ctrl-C would come twice
+        return
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, lambda received, _: os.kill(child, received))
+    ended, status = os.wait()
+    while ended != child:
+        ended, status = os.wait()
+    code = os.waitstatus_to_exitcode(status)
+    sys.exit(code if code >= 0 else 128 - code)
+
+
 def die_with_parent() -> Callable[[], None]:
     """Returns what a child process calls before it executes its program.
 

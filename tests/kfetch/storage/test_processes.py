@@ -117,6 +117,35 @@ def test_the_kernel_ends_a_stopped_process(suspends: bool) -> None:
         assert -signal.SIGKILL == process.wait(60)
 
 
+_FIRST = """
+import os, signal, subprocess, sys, time
+from kfetch.storage.processes import KernelTimer, run_as_child
+run_as_child()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+subprocess.Popen(["sh", "-c", "sleep 0.01 &"]).wait()
+{}
+time.sleep(50)
+"""
+
+
+@_LINUX
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("KernelTimer(suspends=False).end_in(0.1)", 128 + signal.SIGKILL),
+        ("os.kill(1, signal.SIGTERM)", 3),
+        ("sys.exit(7)", 7),
+    ],
+)
+def test_the_first_process_of_a_container(line: str, code: int) -> None:
+    """The kernel protects it from its own SIGKILL, so it leaves the work to a child. It passes on
+    signals and ends as its child has ended."""
+    first = ["unshare", "-Urpf", "--kill-child", sys.executable, "-c", _FIRST.format(line)]
+    if subprocess.run([*first[:3], "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user can make no namespace of processes")
+    assert code == subprocess.run(first, timeout=20, check=False).returncode
+
+
 def test_a_thread_ends_the_process() -> None:
     """Where the kernel has no such timer, a thread does it."""
     with running(_ENDS.format(timer="ThreadTimer", arguments="()", seconds=0.5)) as process:

@@ -66,6 +66,47 @@ def test_texts_that_hadoop_refuses(project: Path, key: str, text: str) -> None:
     assert sentence.startswith(f"conf/jobs/clicks.yml:{line}: {key} is {text!r}: a ")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3a://AKIAX:verySecret@bucket/ck",
+        "s3n://AKIAX:very/Secret@bucket/ck",
+        "s3a://verySecret@bucket/ck",
+        "s3a:AKIAX:verySecret@bucket/ck",
+        "gs://AKIAX:verySecret@bucket/ck",
+        "hdfs://user:verySecret@host/ck",
+    ],
+)
+@pytest.mark.parametrize("key", ["checkpoint", "sink.path"])
+def test_keys_in_a_location(project: Path, key: str, text: str) -> None:
+    """Locations are shown, so keys in one are a mistake of the file. Its sentence shows none."""
+    with pytest.raises(ConfigError) as caught:
+        the_job(project, *(("ck", text) if key == "sink.path" else (text, "t")))
+
+    line = 11 if key == "sink.path" else 14
+    assert [f"conf/jobs/clicks.yml:{line}: {key}: a location has no keys: {_INSTEAD}"] == [
+        *caught.value.mistakes
+    ]
+
+
+_INSTEAD = "put them into the settings under spark, such as spark.hadoop.fs.s3a.access.key"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "abfss://lake@shop.dfs.core.windows.net/ck",
+        "hdfs://user@namenode:8020/ck",
+        "hdfs://namenode:8020/a@b",
+        "s3a://bucket/a:b@c",
+        "file:/data/x:y@z",
+    ],
+)
+def test_signs_of_keys_that_are_none(project: Path, uri: str) -> None:
+    """A container, a user without a password, a port and a path are no keys."""
+    assert uri == the_job(project, uri).checkpoint
+
+
 def test_another_default_file_system(project: Path) -> None:
     """A path without a scheme is there then, and only file: is here."""
     assert local_directory(the_job(project, "/ck", spark=HDFS)) is None

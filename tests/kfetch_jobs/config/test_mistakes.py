@@ -433,3 +433,34 @@ def test_a_checkpoint_of_two_jobs(project: Path, other: str) -> None:
 
     with pytest.raises(ConfigError, match=r"^conf/jobs/b\.yml:14: job a has this checkpoint too"):
         checked(config.load(config.find(project), ENVIRON))
+
+
+@pytest.mark.parametrize(
+    ("other", "refused"),
+    [
+        ("subscribe: clicks", True),
+        ("subscribe: orders, clicks", True),
+        ("subscribePattern: o.*", True),
+        ("subscribe: orders", False),
+    ],
+)
+def test_dead_letters_of_two_jobs(project: Path, other: str, refused: bool) -> None:
+    """A run that repeats a micro-batch replaces the dead letters of its records, and the table does
+    not tell whose they are. So no other job may write such letters of the same topic there. A
+    pattern may match any topic."""
+    for name, topics, letters in (
+        ("a", "subscribe: clicks", "dead"),
+        ("b", other, f"file:{project}/conf/dead"),
+    ):
+        text = JOB.replace("subscribe: clicks", topics).replace("/clicks/", f"/{name}/")
+        text = text.replace("  options:", f"  decode: {{fields: {name} INT}}\n  options:")
+        text = text.replace("sink:\n", f"sink:\n  deadLetters: {{path: '{letters}'}}\n")
+        (project / "conf" / "jobs" / f"{name}.yml").write_text(text)
+
+    _, mistakes = config.load(config.find(project), ENVIRON).jobs_and_mistakes()
+
+    sentence = (
+        "conf/jobs/b.yml:11: job a has this table of dead letters, too, and may read the same "
+        "topic, so one job would delete dead letters of the other: give this job a table of its own"
+    )
+    assert [sentence] * refused == mistakes

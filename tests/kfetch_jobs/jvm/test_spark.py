@@ -12,6 +12,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
@@ -300,3 +301,19 @@ def test_spark_starts_the_java_that_was_checked(
     spark._use_java(java)
 
     assert str(tmp_path / "jdk") == spark.os.environ["JAVA_HOME"]
+
+
+def test_the_jvm_of_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the parent of this process, and PySpark has no handle of it. A run's end leaves it to
+    end behind its child. A lost lease halts it, which runs no hooks and commits nothing."""
+    done: list[object] = []
+    runtime = SimpleNamespace(halt=done.append)
+    gateway = SimpleNamespace(
+        proc=None,
+        shutdown=lambda: done.append("shutdown"),
+        jvm=SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime)),
+    )
+    monkeypatch.setattr(SparkContext, "_gateway", gateway)
+    spark.kill_jvm()
+    spark._end_jvm()
+    assert [1, "shutdown"] == done

@@ -5,6 +5,7 @@ a little Kafka, and checkpoints as Spark writes them. Delta's part is in integra
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,30 @@ def test_a_reset_is_a_micro_batch_of_its_own(kafka: LittleKafka, asked: Ask) -> 
     assert asked("undo", "--execute")["executed"]
     assert before == files()
     assert "there is no move of its offsets to undo" in asked("undo", "--execute", code=1)
+
+
+def test_a_power_cut(
+    kafka: LittleKafka, asked: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The backup with its record is on the disk before a move changes anything. So is the
+    name of the new micro-batch's plan before that of its commit."""
+    synced: list[Path] = []
+    fsync = os.fsync
+
+    def note(handle: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink())
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    asked("reset", "--to-earliest", "--execute")
+
+    here = CHECKPOINT.resolve()
+    (made,) = here.with_name("checkpoint.backups").iterdir()
+    plan, commit = (synced.index(here / log) for log in ("offsets", "commits"))
+    first = {*made.rglob("*"), made, made.parent, made.parent.parent}
+    assert set() == first - {*synced[:plan]}
+    assert plan < commit
+    assert made / "move.json" in synced[commit:]
 
 
 def test_no_undo_after_a_run(kafka: LittleKafka, asked: Ask) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,7 @@ from kfetch.storage.open import lease_beside, stored_path
 from kfetch.storage.processes import this_process
 from kfetch.storage.versions import VersionedFile
 from kfetch_jobs import config
+from kfetch_jobs.checkpoints import lease_note
 from kfetch_jobs.checkpoints.half_written import remove_half_written
 from kfetch_jobs.checkpoints.location import checkpoint_path
 from kfetch_jobs.config import Job
@@ -227,6 +230,23 @@ def test_a_run_of_another_host(
         assert 2 == written(lease).epoch
     [waiting] = [record.message for record in caplog.records if "Waiting" in record.message]
     assert "Waiting for a sign of life, 2 s at most" in waiting
+
+
+def test_a_note_on_a_machine_that_slept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease of a disk that no other machine writes counts without sleep, and a supervisor's
+    note counts with it. So such a lease has no use for notes, and the wait is none of hours."""
+
+    def report(wait: str) -> None:
+        raise InterruptedError(wait)
+
+    the_job = loaded()
+    monkeypatch.setattr(processes, "_machine", lambda: "another one")
+    subprocess.run([sys.executable, "-c", _KILLED], timeout=60, check=False)
+    monkeypatch.setattr(lease_note, "boottime", lambda: time.monotonic() + 28_800)
+    lease_note.note_lease(the_job, request_s=1)
+    monkeypatch.setattr(job_lock, "log", SimpleNamespace(warning=report))
+    with pytest.raises(InterruptedError, match="Waiting for a sign of life, 40 s at most"):
+        hold(the_job)
 
 
 def _shorten(lease: VersionedFile) -> None:

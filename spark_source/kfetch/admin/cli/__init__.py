@@ -21,6 +21,7 @@ from typer.main import get_command
 
 from kfetch.admin.cli import verbs
 from kfetch.errors import BrokenPlugin, KfetchError
+from kfetch.storage.processes import run_as_child
 
 __all__ = ["command", "main"]
 
@@ -34,6 +35,7 @@ def main() -> None:
 
     So does a file, or an object in a store, that can't be read or written.
     """
+    run_as_child()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a file or a pipe gets each line at once
         sys.stdout.reconfigure(line_buffering=True)
     try:

@@ -169,7 +169,8 @@ class _JsonRun(LoopCall):
     def _one(self, document: bytes, *, raw: int, record: int) -> int:
         """Decodes one document from other memory. ``raw``: whether it is a substitute."""
         corrupt = self.state[CORRUPT]
-        self.state[RECORD], self.state[RAW] = 0, raw
+        # The document is record 0 of its call. A refused record 0 of the batch is another one.
+        self.state[RECORD], self.state[RAW], self.state[REFUSED] = 0, raw, -1
         _, position, length = alone(document)
         view = pa.py_buffer(document + bytes(SLACK))
         result = self.loop(view, position, length, value_bytes=int(self._lengths[record]))

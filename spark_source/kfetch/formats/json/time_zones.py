@@ -6,7 +6,7 @@ import difflib
 import re
 import zoneinfo
 from datetime import datetime, timedelta, tzinfo
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,16 +27,24 @@ def zone_named(name: str, *, option: str) -> Zone:
     return zone
 
 
+_NOT_IN_JAVA = {"localtime", "Factory"}
+
+
+@cache
+def _regions() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones() - _NOT_IN_JAVA)
+
+
 def find_zone(name: str) -> tzinfo | None:
-    """Returns the time zone of a region, None if there is none."""
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return None
+    """Returns the time zone of a region, None if there is none.
+
+    Other names would be paths of files and modules to Python, and are no zones in Java.
+    """
+    return zoneinfo.ZoneInfo(name) if name in _regions() else None
 
 
 def _advice(name: str) -> str:
-    known = {region.lower(): region for region in zoneinfo.available_timezones()}
+    known = {region.lower(): region for region in _regions()}
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.75)
     if near:
         return f"did you mean {known[near[0]]}?"

@@ -149,7 +149,7 @@ def read_headers(
     while len(rest):
         first = int(rest[0])
         start, length = int(positions[first]), int(lengths[first])
-        prefix = view[start : start + min(length, _BYTES_MAX)].tobytes()
+        prefix = view[start : start + min(length, _BYTES_MAX + 1)].tobytes()
         header, alike = _parsed(prefix, indexed)
         same = _begin_with(view, positions[rest], lengths[rest], prefix[: alike.start])
         same &= lengths[rest] >= alike.least

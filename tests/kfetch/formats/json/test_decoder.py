@@ -115,6 +115,19 @@ def test_buffers_grow() -> None:
     assert _exact(using, [document] * 3) == _decoded(using, [document, document, document])
 
 
+def test_a_value_that_is_too_large_is_the_only_one_that_is_null() -> None:
+    """The first record needs more than 128 MiB. Records that Python decides have their rows."""
+    fields = ",".join(f"f{i}: BIGINT" for i in range(1000))
+    too_large = b'{"id":0,"a":[' + b",".join([b"{}"] * 17_000) + b"]}"
+    plain_ones = [b'{"id":%d,"s":"x"}' % number for number in range(1, 7)]
+    items = [too_large, *plain_ones, b"{'id':7}", b'{"id":8}', b"{'id':9}"]
+
+    result = decode(decoder(f"id INT, s STRING, a ARRAY<STRUCT<{fields}>>"), items)
+
+    assert [None, *range(1, 10)] == result.values.field("id").to_pylist()
+    assert [0] == result.corrupt.tolist()
+
+
 @pytest.mark.parametrize(
     ("name", "items"),
     [

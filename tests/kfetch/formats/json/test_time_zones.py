@@ -28,7 +28,13 @@ def test_regions() -> None:
     assert paris == find_zone("Europe/Paris") == zone_named("Europe/Paris", option="valueTimeZone")
 
 
-@pytest.mark.parametrize("name", ["", "Europe", "Mars/Olympus", "../etc/passwd", "\0", "+19:00"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "Europe", "Mars/Olympus", "../etc/passwd", "\0", "+19:00"),
+        *("__init__/x", "x/" * 600, "localtime", "Factory"),
+    ],
+)
 def test_what_is_no_zone(name: str) -> None:
     """The error names the option and an example."""
     assert find_zone(name) is None

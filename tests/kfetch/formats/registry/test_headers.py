@@ -111,6 +111,18 @@ def test_many_values_have_the_headers_of_each_one(
     assert sizes == found.sizes[found.which].tolist()
 
 
+def test_an_endless_index_is_damage_of_its_value_alone() -> None:
+    """32 indexes whose last one does not end within the bytes of a header: one value is damaged."""
+    header = b"\0" + (1).to_bytes(4, "big") + b"\xc0\x80\x80\x80\0" + b"\x80\x80\x80\x80\0" * 31
+    value = header + b"\x80" * 5 + b"\x01rest"
+    data, lengths = value, np.array([len(value)])
+
+    found = read_headers(data, np.array([0]), lengths, indexed=True)
+
+    assert found.distinct[0].damage == read_header(value, indexed=True).damage
+    assert found.distinct[0].damage is not None
+
+
 def test_headers_have_a_limit() -> None:
     """Values that are no Avro at all may name any number of ids."""
     values = [framed(i, b"") for i in range(HEADERS_MAX + 1)]
