@@ -243,8 +243,10 @@ def temporary_directory(parent: Path) -> Iterator[Path]:
     Also removes what killed sessions have left there. No other session uses ``parent``: the holder
     of a job's lock is alone in the job's directory.
     """
-    shutil.rmtree(parent, ignore_errors=True)  # another user's files, for example, stay
     parent.mkdir(parents=True, exist_ok=True)
+    # ``parent`` may be a link to another disk. Another user's files, for example, stay.
+    shutil.rmtree(parent.resolve(), ignore_errors=True)
+    parent.resolve().mkdir(exist_ok=True)
     own = Path(tempfile.mkdtemp(prefix="", dir=parent))
     try:
         yield own

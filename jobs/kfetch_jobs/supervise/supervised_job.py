@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.config import Job, JobFile
 from kfetch_jobs.config.cross_checks import same_rows_mistake, writes_same_records
 from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
@@ -35,6 +34,9 @@ class SupervisedJob:
     state: JobState
     run: int | None = None
     process: RunProcess | None = None
+    looked: bool = False
+    """Whether a look at its checkpoint has allowed a start. Later runs look for themselves: a disk
+    that hangs would hang the supervisor."""
     no_start: ExitReport | None = None
     """Why the run has no process. Its end is not recorded yet, because the disk is full."""
     killed: bool = False
@@ -92,7 +94,7 @@ class SupervisedJob:
 
 
 def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:
-    """Returns a sentence if the job would write rows that another one writes, or has written."""
+    """Returns a sentence if the job would write rows that another one writes."""
     known = [(other, other.job) for other in others if other.job and other.name != job.name]
     for other, its in known:
         if other.process and not other.has_file and writes_same_records(job, its):
@@ -102,7 +104,7 @@ def second_writer(job: Job, others: Iterable[SupervisedJob]) -> str:
                 f"kfetch stop {other.name} first"
             )
     writers = [its for other, its in known if other.has_file]
-    return same_rows_mistake(job, writers) or fresh_start_refusal(job)
+    return same_rows_mistake(job, writers)
 
 
 def comes_before(other: SupervisedJob, job: SupervisedJob) -> bool:

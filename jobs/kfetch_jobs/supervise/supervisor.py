@@ -22,6 +22,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
+from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.snapshot import write_snapshot
@@ -353,7 +354,7 @@ class Supervisor:
         try:
             job = job_now(self._project, name)
             writers = [one for one in self._jobs.values() if one.may_write]
-            if sentence := second_writer(job, writers):
+            if sentence := second_writer(job, writers) or fresh_start_refusal(job):
                 raise SupervisorError(sentence)
         except JobsError as error:
             return OrderReply(message=error.message, exit_code=error.exit_code)
@@ -445,9 +446,13 @@ class Supervisor:
         """Returns why a due job can't be started now."""
         try:
             first = [one for one in self._jobs.values() if comes_before(one, supervised)]
-            return second_writer(job, first)
+            refusal = second_writer(job, first)
+            if not (refusal or supervised.looked):
+                refusal = fresh_start_refusal(job)
+                supervised.looked = not refusal
         except OSError as error:
             return f"job {job.name}: {error}"
+        return refusal
 
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
         job, now = supervised.job, self._clock.late(now)

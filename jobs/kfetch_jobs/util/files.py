@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -87,11 +88,17 @@ def write_json(
 
 
 def sync(*paths: Path) -> None:
-    """Wait until the disk has these files, and the names in these directories, for a power cut."""
+    """Wait until the disk has these files, and the names in these directories, for a power cut.
+
+    Some file systems refuse that for directories, with EINVAL or ENOTSUP, and are passed over.
+    """
     for path in paths:
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
+        except OSError as cause:
+            if cause.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
         finally:
             os.close(handle)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -93,7 +93,9 @@ def up(
                 serving(project, listener, logins, lambda: terms.last_step_s)
             )
             sentence = page_sentence(address, token=bool(logins.token), closed=closed)
-            if tell:  # ``up --detach`` waits for it
+            if not tell:
+                return
+            with suppress(BrokenPipeError):  # ``up --detach`` waits for it, or no longer
                 typer.echo("\n".join(filter(None, (lead, sentence))))
 
         terms = Terms(project, stop, hurry, ready)

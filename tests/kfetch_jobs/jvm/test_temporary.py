@@ -53,3 +53,13 @@ def test_files_of_an_earlier_release(tmp_path: Path) -> None:
     with temporary_directory(tmp_path) as own:
         assert {own.name} == {path.name for path in tmp_path.iterdir()}
         assert 0o700 == own.stat().st_mode & 0o777
+
+
+def test_a_link_to_another_disk(tmp_path: Path) -> None:
+    """Files of killed sessions go there too, and the link stays."""
+    (tmp_path / "disk" / "killed").mkdir(parents=True)
+    link = tmp_path / "tmp"
+    link.symlink_to("disk")
+    with temporary_directory(link) as own:
+        assert [own.name] == [path.name for path in (tmp_path / "disk").iterdir()]
+    assert link.is_symlink()

@@ -17,7 +17,6 @@ from kfetch_jobs.progress.batch import Batch
 from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.run import run
 from kfetch_jobs.run.query_recorder import QueryRecorder
-from kfetch_jobs.supervise.supervised_job import second_writer
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, job
 from tests.kfetch_jobs.commands import Command
@@ -79,7 +78,7 @@ def test_all_refuse(gone: str, kfetch: Command) -> None:
     assert sentence.startswith(refused)
     assert sentence.endswith("set sink.repeatRows: true in the job's file")
 
-    assert sentence == second_writer(the_job(), ())
+    assert sentence == fresh_start_refusal(the_job())
     code, out, _ = kfetch("plan", "clicks")
     assert (1, True) == (code, f"FAILS: {sentence}" in out)
     code, out, said = kfetch("validate")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kfetch_jobs.config import Job
 from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.supervise import supervisor as supervisor_module
 from kfetch_jobs.supervise.job_state import JobState, Order, Phase
@@ -204,3 +205,20 @@ def test_a_run_that_failed_stays_the_writer(stage: Stage) -> None:
         stage.ahead_s = 400
         stage.until(supervisor, lambda: len(stage.runs("second")) == 2)
         assert [] == stage.runs("first")
+
+
+def test_a_later_start_reads_no_checkpoint(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first start of a job does, in this process. A disk that hangs then hangs no loop."""
+    looks: list[str] = []
+
+    def look(job: Job) -> str:
+        looks.append(job.name)
+        return ""
+
+    monkeypatch.setattr(supervisor_module, "fresh_start_refusal", look)
+    stage.job("a", CONTINUOUS + "restart:\n  initial: 100ms\n", UNTIL_TERM)
+    with stage.supervisor() as supervisor:
+        stage.until_runs(supervisor, "a")
+        os.kill(stage.runs("a")[0].pid or 0, signal.SIGKILL)
+        stage.until(supervisor, lambda: len(stage.runs("a")) == 2)
+    assert ["a"] == looks

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kfetch_jobs.util.files import owner_only, try_lock
+from kfetch_jobs.util.files import owner_only, sync, try_lock
 
 
 def test_a_claim_is_exclusive_and_names_its_holder(tmp_path: Path) -> None:
@@ -49,3 +49,20 @@ def test_a_file_whose_mode_stays(
     with open(tmp_path / "log", "w", opener=owner_only) as file:
         file.write("told")
     assert (tmp_path / "log").read_text() == "told"
+
+
+@pytest.mark.parametrize(("code", "fails"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_file_system_without_fsync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, fails: bool
+) -> None:
+    """One that can't sync directories is passed over. An error of the disk is not."""
+
+    def fsync(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if fails:
+        with pytest.raises(OSError, match="Input/output error"):
+            sync(tmp_path)
+    else:
+        sync(tmp_path)
