@@ -40,7 +40,7 @@ def test_one_broker_down(kafka: LittleKafka, watched: Any) -> None:
 
 def test_a_leader_that_stays_away_is_an_error(kafka: LittleKafka, watched: Any) -> None:
     """A leader that metadata names and that stays unreachable is an error with its first cause."""
-    query = watched(kafka__request__timeout__ms="200")
+    query = watched(kafka__request__timeout__ms="600")
     kafka.nodes[1].stop()
     with pytest.raises(ConnectionLost, match=r"^watching broker 1 \(127.0.0.1:\d+\): "):
         query.until(query.refresh_metadata)
