@@ -183,11 +183,15 @@ def run_as_child() -> None:
     """
     if os.getpid() != 1:
         return
-    if (child := os.fork()) == 0:
+    passed_on = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # until each has its handler
+    if child := os.fork():
+        for number in passed_on:
+            signal.signal(number, lambda received, _: os.kill(child, received))
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if not child:
         os.setsid()  # else a terminal's Ctrl-C would come twice
         return
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-        signal.signal(number, lambda received, _: os.kill(child, received))
     ended, status = os.wait()
     while ended != child:
         ended, status = os.wait()
