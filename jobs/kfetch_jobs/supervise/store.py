@@ -424,11 +424,7 @@ def _put(db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
 
 def _text(state: JobState) -> str:
     values = asdict(state)
-    for name in (
-        "silent_kills",
-        "ready_s",
-        "refusal",
-    ):  # the previous release does not know these keys
+    for name in ("silent_kills", "ready_s", "refusal"):  # unknown to the previous release
         if not values[name]:
             del values[name]
     return json.dumps(values)
