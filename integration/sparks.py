@@ -27,7 +27,6 @@ class Requirement(NamedTuple):
 class Feature(Enum):
     """What not every version of Spark has."""
 
-    PUSHED_FILTERS = Requirement((4, 1), "Spark 4.0 passes no filters to a Python source")
     ONE_PLAN_FOR_EACH_LOAD = Requirement(
         (4, 1),
         "Spark 4.0 plans a batch read wherever a query uses it, so later ones see later records",

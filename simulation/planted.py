@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -13,13 +14,14 @@ from kfetch.agent.shared_broker import SharedBroker
 from kfetch.fetch import broker_reader, recovery
 from kfetch.fetch.fetcher import Fetcher
 from kfetch.fetch.progress import RangeProgress
+from kfetch.model import OffsetRange
+from kfetch.planner import plan_splits
 from kfetch.session import transitions
 from kfetch.session.metadata import FetchMetadata
 from kfetch.session.transitions import RequestKind, SessionEvent
 from kfetch.watch import batch_planning, driver
 from kfetch.watch.driver import Driver
 from kfetch.watch.initial_positions import bound_positions
-from kfetch.watch.narrowing import narrow
 from kfetch.watch.position_check import PositionCheck
 from kfetch.watch.split_planning import SplitPlanning
 from kfetch.watch.state import WatchState
@@ -170,11 +172,11 @@ def start_skips_a_record() -> Iterator[None]:
 def batch_skips_a_record() -> Iterator[None]:
     """A batch read leaves out the first record of each partition."""
 
-    def narrower(*arguments: Any, **named: Any) -> Any:
-        found = narrow(*arguments, **named)
-        return {tp: (start + 1, end) for tp, (start, end) in found.items() if start + 1 < end}
+    def late(name: str, ranges: Sequence[OffsetRange], planning: Any) -> Any:
+        later = [replace(one, start=one.start + 1) for one in ranges if one.start + 1 < one.end]
+        return plan_splits(name, later, planning)
 
-    with patch.object(batch_planning, "narrow", narrower):
+    with patch.object(batch_planning, "plan_splits", late):
         yield
 
 

@@ -11,26 +11,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
-
-from pyspark.sql.datasource import (
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringStartsWith,
-)
 
 from simulation import chaos
 from simulation.cluster import chaos as cluster_chaos
 from simulation.cluster.chaos import CODECS, Action, Profile
-from simulation.history.batch import Stored
 from simulation.kernel.scheduler import WALL_AT_START_S
 
 
@@ -378,10 +365,8 @@ BATCH_OPTIONS = (
 """Options of the query that its batch reads have, too."""
 
 
-def drawn_batch(
-    chance: random.Random, wall_s: float, options: Mapping[str, str]
-) -> tuple[dict[str, str], list[Any], Callable[[Stored], bool]]:
-    """Returns the options of a batch read, its filters, and whether they accept a record."""
+def drawn_batch(chance: random.Random, wall_s: float, options: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options of a batch read."""
     now_ms = int(wall_s * 1000)
     early, late = sorted(now_ms - int(chance.random() * 60_000) for _ in range(2))
     bounds = chance.choice(
@@ -394,21 +379,7 @@ def drawn_batch(
             {"startingOffsets": json.dumps({"t0": {"0": -2}, "*": -2})},
         )
     )
-    middle = datetime.fromtimestamp(early / 1000, UTC)
-    offset, index = chance.randrange(200), chance.randrange(2)
-    filters: list[tuple[list[Any], Callable[[Stored], bool]]] = [
-        ([], lambda one: True),
-        ([GreaterThanOrEqual(("timestamp",), middle)], lambda one: one.time_ms >= early),
-        ([LessThan(("timestamp",), middle)], lambda one: one.time_ms < early),
-        ([GreaterThan(("offset",), offset)], lambda one: one.offset > offset),
-        ([LessThanOrEqual(("offset",), offset)], lambda one: one.offset <= offset),
-        ([EqualTo(("partition",), index)], lambda one: one.partition == index),
-        ([In(("topic",), ("t0", "t9"))], lambda one: one.topic == "t0"),
-        ([Not(StringStartsWith(("topic",), "t1"))], lambda one: one.topic != "t1"),
-        ([In(("offset",), (offset, offset + 3))], lambda one: one.offset in (offset, offset + 3)),
-    ]
-    drawn, accepts = chance.choice(filters)
-    return {**options, **bounds}, drawn, accepts
+    return {**options, **bounds}
 
 
 def _is_start(name: str) -> bool:

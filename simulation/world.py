@@ -26,14 +26,14 @@ from kfetch.fetch.part_decoder import PartDecoder
 from kfetch.offsets import from_json
 from kfetch.options import SourceOptions
 from kfetch.spark import options as parsing
-from kfetch.spark.batch import KfetchReader, NarrowingReader
+from kfetch.spark.batch import KfetchReader
 from kfetch.spark.source import KfetchStreamReader
 from simulation.chaos import ACTIONS
 from simulation.cluster.chaos import Action, Chaos
 from simulation.cluster.cluster import Cluster, Place
 from simulation.cluster.releases import RELEASES
 from simulation.history.account import Account, Imbalance
-from simulation.history.batch import Filter, Stock, between, check_rows, records
+from simulation.history.batch import Stock, between, check_rows, records
 from simulation.history.budgets import Budgets
 from simulation.history.ranges import positions_checked, waits_measured
 from simulation.history.sessions import sessions_compared
@@ -231,30 +231,26 @@ class World:
         return [process for executor in self._executors() for process in executor.processes()]
 
     def read_batch(self, chance: random.Random) -> str:
-        """Read the topics once, between bounds and with filters that chance draws."""
-        texts, filters, accepts = drawn_batch(chance, self.kernel.wall, self._batch_options())
+        """Read the topics once, between bounds that chance draws."""
+        texts = drawn_batch(chance, self.kernel.wall, self._batch_options())
         options = parsing.parse(texts, batch=True)
-        reader = NarrowingReader(options) if filters else KfetchReader(options)
         before = records(self.cluster, self.account.aborted)
         read = BatchRead(
             self.kernel,
-            reader,
-            filters,
+            KfetchReader(options),
             self._new_executor(),
-            lambda read: self._batch_ended(read, options, before, accepts),
+            lambda read: self._batch_ended(read, options, before),
         )
         self._batch_reads.append(read)
         self.machine.adopt(read.process, self.machine.init, "python3")
         read.start()
-        return f"a batch read from {options.starting.summary}, filters {filters}"
+        return f"a batch read from {options.starting.summary}"
 
     def _batch_options(self) -> dict[str, str]:
         ours = {name: text for name, text in self.scenario.options if name in BATCH_OPTIONS}
         return {**self._common_options(), **ours, "failOnDataLoss": "true"}
 
-    def _batch_ended(
-        self, read: BatchRead, options: SourceOptions, before: Stock, accepts: Filter
-    ) -> None:
+    def _batch_ended(self, read: BatchRead, options: SourceOptions, before: Stock) -> None:
         self._batch_reads.remove(read)
         self.kernel.after(0.0, read.executor.kill)
         error = read.error
@@ -269,8 +265,7 @@ class World:
             elif error is not None:
                 self._check_error(error)
             else:
-                wanted = [value for value, one in must.items() if accepts(one)]
-                check_rows(read.rows, wanted, self.account)
+                check_rows(read.rows, must, self.account)
         except FOUND as problem:
             self.fail(str(problem))
 
@@ -624,7 +619,6 @@ _LATE_MODULES = (
     "kfetch.agent.inline",
     "kfetch.watch.driver",
     "kfetch.wire.groups",
-    "kfetch.wire.timestamp_types",
 )
 """Modules that the product loads when it needs them."""
 _loss_warning = losses.warning

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -18,10 +16,9 @@ from pyspark.sql import functions as F
 
 from integration.conftest import TopicFactory
 from integration.records import log_ends, producer, write
-from integration.spark.batch_reads import plan, read, values
-from integration.sparks import Feature, has, needs
+from integration.spark.batch_reads import read, values
+from integration.sparks import Feature, has
 from integration.streams import wait_until
-from kfetch.watch.narrowing import Condition, Operator
 from kfetch_jobs.kafka import Cluster
 
 pytestmark = pytest.mark.integration
@@ -209,84 +206,18 @@ def test_refusals(
     assert sentence in str(refused.value)
 
 
-def test_filters_at_sparks_defaults(spark: SparkSession, kafka: Cluster, mixed: str) -> None:
-    """With Spark's setting off, a query with filters runs, also if it asks for narrowed ranges."""
-    frame = read(spark, kafka, subscribe=mixed, kfetch__pushFilters="true")
-
-    assert ["v7"] == values(frame.where("partition = 0 and offset = 7"))
-
-
-@needs(Feature.PUSHED_FILTERS)
-def test_filters_narrow_the_ranges(
-    spark: SparkSession, kafka: Cluster, mixed: str, pushdown: None
-) -> None:
-    """With both settings on, partitions that a filter excludes have no task."""
-
-    def frame(**options: str) -> DataFrame:
-        whole = read(spark, kafka, subscribe=mixed, kfetch__rowsPerSplit="0", **options)
-        return whole.where("partition = 0 and offset between 7 and 9")
-
-    assert 2 == frame().rdd.getNumPartitions()
-    assert 1 == frame(kfetch__pushFilters="true").rdd.getNumPartitions()
-    assert ["v7", "v8", "v9"] == values(frame(kfetch__pushFilters="true"))
-
-
 @pytest.mark.connector_case(
     "KafkaRelationSuiteBase",
     "reuse same dataframe in query",
 )
-def test_without_the_option_a_dataframe_may_be_reused(
+def test_a_dataframe_may_be_reused(
     spark: SparkSession, kafka: Cluster, mixed: str, pushdown: None
 ) -> None:
-    """Several queries may use a DataFrame, and one query may use it twice. Spark 4.2 keeps one set
-    of partitions per load(), so by default they are never narrowed."""
+    """Several queries may use a DataFrame, and one query may use it twice. Spark may keep one set
+    of partitions for each load(), so filters never narrow them, also where Spark passes them."""
     frame = read(spark, kafka, assign=json.dumps({mixed: [0]}))
 
     assert 1 == frame.where("offset = 7").count()
     assert 50 == frame.count()
     assert 100 == frame.union(frame).count()
     assert 2 == frame.where("offset = 7 or offset = 40").count()
-
-
-def test_shuffled_timestamps(
-    spark: SparkSession, kafka: Cluster, topic: TopicFactory, pushdown: None
-) -> None:
-    """With CreateTime in any order, a narrowed read has every row of the time range."""
-    name = topic(2, retention_ms=-1)
-    times = [FIRST_MS + ms for ms in range(200)]
-    random.Random(7).shuffle(times)
-    put_times(kafka, name, times)
-    low, high = FIRST_MS + 150, FIRST_MS + 170
-    within = (F.col("timestamp") >= at(low)) & (F.col("timestamp") < at(high))
-
-    frame = read(spark, kafka, subscribe=name, kfetch__pushFilters="true").where(within)
-
-    assert [str(ms) for ms in range(low, high)] == values(frame)
-
-
-def test_the_upper_bound_of_append_time(kafka: Cluster, topic: TopicFactory) -> None:
-    """The upper bound of time narrows a topic with LogAppendTime, unless it had another setting."""
-    name = topic(message_timestamp_type="LogAppendTime")
-    write(kafka, name, ["early"])
-    early_ms = time.time_ns() // 1_000_000
-    wait_until(lambda: time.time_ns() // 1_000_000 > early_ms + 5)
-    write(kafka, name, ["late"])
-    # Planning allows for clocks that are a second apart.
-    before = Condition("timestamp", Operator.LESS, (early_ms + 2 - 1000) * 1000)
-    changed = topic()
-    write(kafka, changed, ["create-time"])
-    set_append_time(kafka, changed)
-    write(kafka, changed, ["append-time"])
-
-    assert {0: (0, 1)} == plan(kafka, name, before)
-    assert {0: (0, 2)} == plan(kafka, name)
-    assert {0: (0, 2)} == plan(kafka, changed, before)
-
-
-def set_append_time(cluster: Cluster, topic: str) -> None:
-    """Give a topic LogAppendTime from now on."""
-    from kafka.admin import ConfigResource, ConfigResourceType
-
-    setting = {"message.timestamp.type": "LogAppendTime"}
-    with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, setting)])

@@ -12,38 +12,18 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from integration.spark.toy import MOMENT, CountedPlans, OneMoment, TenRows
+from integration.spark.toy import MOMENT, CountedPlans, OneMoment
 from integration.sparks import Feature, has, needs
 
 pytestmark = pytest.mark.integration
 
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
 
 @pytest.fixture
 def settings(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session. Its time zone and its pushdown of filters are as before after the test."""
+    """The session. Its time zone is as before after the test."""
     zone = spark.conf.get("spark.sql.session.timeZone")
     yield spark
     spark.conf.set("spark.sql.session.timeZone", str(zone))
-    spark.conf.unset(PUSHDOWN)
-
-
-@needs(Feature.PUSHED_FILTERS)
-def test_a_filter_narrows_later_queries_of_the_same_load(settings: SparkSession) -> None:
-    """Spark keeps a filtered read for the whole load(), and a later query lacks rows (SPARK-58551).
-    So kfetch.pushFilters is off by default: decision 94, docs/how-to/batch-reads.md."""
-    settings.conf.set(PUSHDOWN, "true")
-    settings.dataSource.register(TenRows)
-    frame = settings.read.format("ten_rows").load()
-
-    first = frame.count()
-    filtered = frame.where("a >= 7").count()
-    later = frame.count()
-    both = frame.where("a < 3 or a >= 7").count()
-
-    assert (10, 3) == (first, filtered)
-    assert (5, 3) == (later, both)  # 10 and 6 would be right
 
 
 def test_how_often_a_batch_read_is_planned(settings: SparkSession, tmp_path: Path) -> None:

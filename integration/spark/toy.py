@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-if TYPE_CHECKING:  # Spark 4.0 has no filters
-    from pyspark.sql.datasource import Filter
-
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-
-
-class TenRows(DataSource):
-    """The numbers 0 to 9. With any filter it reads the last five alone."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "ten_rows"
-
-    def schema(self) -> str:
-        return "a INT"
-
-    def reader(self, schema: object) -> DataSourceReader:
-        return _Numbers()
-
-
-class _Numbers(DataSourceReader):
-    def __init__(self) -> None:
-        self._first = 0
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._first = 5
-        return list(filters)
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
-        return ((number,) for number in range(self._first, 10))
 
 
 class CountedPlans(DataSource):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 _SPARK, _FAULTS = "integration/spark", "integration/faults"
 _CONTRACT, _FORMATS = "integration/contract", "integration/formats"
-# Not test_time_range: it waits for minutes, and counts bytes that are the same with each Spark.
 _CASES = ("mixed_content", "options", "planning", "starting_times")
 _SOURCE = ("check", "columns", "life", "positions", "refusals", "source", "starting_positions")
 _AVAILABLE_NOW = f"{_SPARK}/test_triggers.py::test_available_now"

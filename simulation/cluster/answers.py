@@ -236,20 +236,6 @@ def offset_commit(broker: Broker, request: Any, version: int, now_ms: float) -> 
     return Reply(topics=topics)
 
 
-def describe_configs(broker: Broker, request: Any, version: int, now_ms: float) -> Reply:
-    """Answers DescribeConfigs of topics, with the type of their timestamps alone."""
-    results = []
-    for resource in request.resources:
-        topic = broker.image.topics.get(resource.resource_name)
-        error = NONE if topic else UNKNOWN_TOPIC_OR_PARTITION
-        value = "LogAppendTime" if topic and topic.append_time else "CreateTime"
-        configs = [Reply(name=_TIMESTAMP_TYPE, value=value)] if topic else []
-        results.append(
-            Reply(resource_name=resource.resource_name, error_code=error, configs=configs)
-        )
-    return Reply(results=results)
-
-
 ANSWERS: Mapping[int, Callable[[Broker, Any, int, float], Reply]] = {
     releases.METADATA: metadata,
     releases.LIST_OFFSETS: list_offsets,
@@ -257,6 +243,5 @@ ANSWERS: Mapping[int, Callable[[Broker, Any, int, float], Reply]] = {
     releases.FIND_COORDINATOR: find_coordinator,
     releases.OFFSET_FETCH: offset_fetch,
     releases.OFFSET_COMMIT: offset_commit,
-    releases.DESCRIBE_CONFIGS: describe_configs,
     releases.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
-API_VERSIONS, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS = 18, 23, 32
+API_VERSIONS, OFFSET_FOR_LEADER_EPOCH = 18, 23
 DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -37,7 +37,6 @@ KAFKA_2_8 = Release(
         FIND_COORDINATOR: (0, 3),
         API_VERSIONS: (0, 3),
         OFFSET_FOR_LEADER_EPOCH: (0, 4),
-        DESCRIBE_CONFIGS: (0, 4),
     },
     session_shards=1,
     ends_wait_beyond=False,
@@ -54,7 +53,6 @@ KAFKA_3_9 = Release(
         FIND_COORDINATOR: (0, 6),
         API_VERSIONS: (0, 4),
         OFFSET_FOR_LEADER_EPOCH: (0, 4),
-        DESCRIBE_CONFIGS: (0, 4),
         DESCRIBE_TOPIC_PARTITIONS: (0, 0),
     },
     session_shards=8,
@@ -72,7 +70,6 @@ KAFKA_4_3 = Release(
         FIND_COORDINATOR: (0, 6),
         API_VERSIONS: (0, 4),
         OFFSET_FOR_LEADER_EPOCH: (2, 4),
-        DESCRIBE_CONFIGS: (1, 4),
         DESCRIBE_TOPIC_PARTITIONS: (0, 0),
     },
     session_shards=8,

@@ -26,7 +26,6 @@ class Stored(NamedTuple):
 
 Stock = Mapping[bytes, Stored]
 """Records by value."""
-Filter = Callable[[Stored], bool]
 _TO_THE_END = Bound(option="endingOffsets", rest=LATEST)
 
 

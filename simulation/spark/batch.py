@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from simulation.kernel import Kernel, Process
@@ -14,14 +14,11 @@ Done = Callable[["BatchRead"], object]
 class BatchRead:
     """One ``spark.read`` in a process of its own, on an executor of its own."""
 
-    def __init__(
-        self, kernel: Kernel, reader: Any, filters: Sequence[Any], executor: Executor, done: Done
-    ) -> None:
+    def __init__(self, kernel: Kernel, reader: Any, executor: Executor, done: Done) -> None:
         self.rows: list[Row] = []
         self.error: BaseException | None = None
         self.executor = executor
         self._reader = reader
-        self._filters = filters
         self._done = done
         self.process: Process = kernel.spawn("batch driver")
 
@@ -31,8 +28,6 @@ class BatchRead:
 
     def _run(self) -> None:
         try:
-            if self._filters:
-                self._reader.pushFilters(list(self._filters))
             splits = self._reader.partitions()
             self.rows = [
                 row for rows in self.executor.run(splits, self._reader.read) for row in rows

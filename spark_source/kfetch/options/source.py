@@ -166,14 +166,6 @@ class SourceOptions:
     )
     poll_timeout_s: float = field_of(POLL_TIMEOUT)
     """Spark retries a failed task."""
-    push_filters: bool = option_field(
-        "kfetch.pushFilters",
-        "a batch read leaves out what filters exclude, for a `load()` that is used once; see "
-        "docs/how-to/batch-reads.md",
-        boolean,
-        "false",
-    )
-    """Spark 4.2 would reuse the narrowed ranges for every other query on the same ``load()``."""
     skip_corrupt_batches: bool = option_field(
         "kfetch.onCorruptBatch",
         "`skip`: skip, log and count corrupt batches; checks CRCs too",

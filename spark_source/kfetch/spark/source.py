@@ -78,11 +78,11 @@ class KfetchDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns the reader of a batch read. Raises OptionError if the schema can't be read."""
-        from kfetch.spark.batch import batch_reader
+        from kfetch.spark.batch import KfetchReader
 
         is_batch = self._no_stream is not None
         options = self._options if is_batch else parsing.parse(self.options, batch=True)
-        return batch_reader(with_schema(options, schema))
+        return KfetchReader(with_schema(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raises NotBuilt: kfetch does not write."""

@@ -2,7 +2,6 @@
 
 ``source`` and ``batch`` are written to the newest contract. This module fits them to older ones:
 
-- Spark 4.0 passes no filters to a batch read.
 - Spark 4.0 and 4.1 call ``latestOffset()`` without start and limit (``ReaderOfSpark41``), and plan
   a batch read without splits as a task with the partition None (``value_of``).
 
@@ -25,7 +24,7 @@ from kfetch.errors import OptionError
 from kfetch.offsets import from_json
 
 if TYPE_CHECKING:
-    from kfetch.options import SourceOptions
+    pass
 
 __all__ = [
     "NEWEST_TESTED",
@@ -37,7 +36,6 @@ __all__ = [
     "SupportsTriggerAvailableNow",
     "for_this_spark",
     "reports_log_ends",
-    "unsupported_options",
     "value_of",
     "warn_if_untested",
 ]
@@ -65,12 +63,6 @@ def warn_if_untested() -> None:
             __version__,
             newest,
         )
-
-
-def unsupported_options(options: SourceOptions) -> Iterator[str]:
-    """Yields a sentence for each option that has no effect with this Spark."""
-    if _SPARK < (4, 1) and options.push_filters:
-        yield f"option kfetch.pushFilters has no effect: Spark {__version__} passes no filters"
 
 
 def value_of(partition: InputPartition | None) -> Any:

@@ -8,7 +8,5 @@ tell. ``position_check`` finds data loss. ``initial_positions`` and ``available_
 queries start and end. ``broker_report`` lists brokers that do not answer, and ``backlog`` counts
 the records that wait. ``driver`` turns all of it into offsets and splits: ``candidates`` are the
 partitions that it looks at, and ``split_planning`` makes the splits. ``group_commits`` commits
-offsets for tools that show lag.
-
-``batch_planning`` plans batch reads, and ``narrowing`` applies their filters to the ranges.
+offsets for tools that show lag. ``batch_planning`` plans batch reads.
 """

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
 
 from kfetch import losses
 from kfetch.errors import DataLoss, OffsetBeyondLog, OptionError
@@ -20,26 +19,21 @@ from kfetch.options import EARLIEST, LATEST, Bound, SourceOptions
 from kfetch.planner import plan_splits
 from kfetch.watch.initial_positions import bound_positions
 from kfetch.watch.lookups import OffsetLookup
-from kfetch.watch.narrowing import CLOCK_SKEW_MS, Condition, narrow, time_bounds
 
 log = logging.getLogger(__name__)
 
 Ranges = dict[TopicPartition, tuple[int, int]]
 
 
-def plan_batch(
-    options: SourceOptions, lookup: OffsetLookup, conditions: Sequence[Condition] = ()
-) -> list[Split]:
+def plan_batch(options: SourceOptions, lookup: OffsetLookup) -> list[Split]:
     """Returns the splits of a batch read, none if there is nothing to read.
 
-    Ranges leave out what ``conditions`` exclude, as far as offsets tell. Raises OptionError for
-    bounds that don't fit, an error below DataLoss for records that are gone, and BrokerError for a
-    partition without a leader.
+    Raises OptionError for bounds that don't fit, an error below DataLoss for records that are gone,
+    and BrokerError for a partition without a leader.
     """
     view = lookup.cluster_view()
     lookup.check_subscription(view)
     ranges = _Bounds(options, lookup, view).ranges()
-    ranges = _narrowed(ranges, conditions, lookup)
 
     def leaders_in(view: ClusterView) -> dict[TopicPartition, Leader | None]:
         return {tp: view.leader(tp) for tp in ranges}
@@ -144,32 +138,6 @@ def _open_transaction(tp: TopicPartition, end: int, stable: int) -> OffsetBeyond
         offset=end,
         high_watermark=stable,
     )
-
-
-def _narrowed(ranges: Ranges, conditions: Sequence[Condition], lookup: OffsetLookup) -> Ranges:
-    """Returns the parts of ranges that may have rows which the conditions accept."""
-    ranges = narrow(ranges, conditions)
-    times = time_bounds(conditions)
-    since: Mapping[TopicPartition, int | None] = {}
-    if times.since_ms is not None:
-        since = _first_offsets(ranges, times.since_ms, lookup)
-        ranges = narrow(ranges, conditions, first_since=since)
-    if times.before_ms is not None:
-        after = _first_offsets(ranges, times.before_ms + CLOCK_SKEW_MS, lookup)
-        cut = {
-            tp: ranges[tp][0] for tp, at in after.items() if at is not None and at < ranges[tp][1]
-        }
-        ordered = lookup.in_append_order(cut) if cut else {}
-        ranges = narrow(ranges, conditions, first_after={tp: after[tp] for tp in ordered})
-    return ranges
-
-
-def _first_offsets(
-    partitions: Collection[TopicPartition], timestamp_ms: int, lookup: OffsetLookup
-) -> dict[TopicPartition, int | None]:
-    """Returns each partition's first offset at a time or later, None if it has none."""
-    found = lookup.offsets_at_times(dict.fromkeys(partitions, timestamp_ms))
-    return {tp: found[tp].offset if tp in found else None for tp in partitions}
 
 
 def _range(

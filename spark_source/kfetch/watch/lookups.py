@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from uuid import UUID
 
-from kfetch.errors import BrokerError, ConnectionLost, KfetchError, NoSuchPartition
+from kfetch.errors import BrokerError, ConnectionLost, NoSuchPartition
 from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, Leader, TopicPartition
 from kfetch.offsets import Position
 from kfetch.options import EARLIEST, LATEST, SourceOptions
@@ -188,22 +188,6 @@ class OffsetLookup:
         positions = self._positions(timestamps_ms, isolation_level=level)
         self._check_exist([str(tp) for tp in timestamps_ms if tp not in positions])
         return {tp: position for tp, position in positions.items() if position.offset >= 0}
-
-    def in_append_order(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns the partitions whose records from a start offset on are in order of time.
-
-        Their topic has LogAppendTime now, and the record batch at the start has it, too. Partitions
-        for which the brokers can't tell are left out.
-        """
-        topics = {tp.topic for tp in starts}
-        try:
-            settled = self._cluster.append_time_topics(topics)
-            asked = {tp: start for tp, start in starts.items() if tp.topic in settled}
-            batches = self._cluster.first_batches(asked)
-        except KfetchError as cause:
-            log.warning("kfetch: the order of timestamps is unknown: %s", cause.message)
-            return {}
-        return {tp: starts[tp] for tp, batch in batches.items() if batch and batch.append_time}
 
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]

@@ -10,7 +10,6 @@ whose first connection fails, and ``diagnosis`` judges the answers. ``lean`` imp
 messages without its clients.
 
 ``addresses`` connects to a name with several addresses. ``frames`` has a connection's memory, and
-``reader`` reads primitive types there. ``groups`` reads and commits offsets of consumer groups,
-``timestamp_types`` asks for a log's kind of timestamps, and ``http_request`` asks services beside
-Kafka.
+``reader`` reads primitive types there. ``groups`` reads and commits offsets of consumer groups, and
+``http_request`` asks services beside Kafka.
 """

@@ -24,18 +24,17 @@ from kfetch.model import (
     TopicPartition,
 )
 from kfetch.options import NetworkOptions
-from kfetch.wire import messages, timestamp_types
+from kfetch.wire import messages
 from kfetch.wire.addresses import Address
 from kfetch.wire.connection import Connection
 from kfetch.wire.messages import EpochEnd, ListedOffset
 from kfetch.wire.retry import Retries, Round
 from kfetch.wire.servers import Servers, not_retriable
-from kfetch.wire.timestamp_types import FirstBatch
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-A = TypeVar("A", ListedOffset, EpochEnd, FirstBatch)
+A = TypeVar("A", ListedOffset, EpochEnd)
 LeaderEpochs = Mapping[TopicPartition, int]
 LeaderRequest = Callable[
     [Connection, Mapping[TopicPartition, int], LeaderEpochs, float], dict[TopicPartition, A] | None
@@ -188,19 +187,6 @@ class Cluster:
         """
         action = "asking for epoch ends"
         return self._of_leaders(action, messages.epoch_ends, epochs, deadline, leader_epochs or {})
-
-    def first_batches(
-        self, offsets: Mapping[TopicPartition, int], deadline: float | None = None
-    ) -> dict[TopicPartition, FirstBatch | None]:
-        """Returns what the first record batch at an offset of each partition says."""
-        action, request = "reading a record batch", timestamp_types.first_batches
-        return self._of_leaders(action, request, offsets, deadline, {})
-
-    def append_time_topics(self, topics: Collection[str]) -> set[str]:
-        """Returns the topics whose setting is LogAppendTime now."""
-        return self.ask_any(
-            lambda connection, until: timestamp_types.append_time_topics(connection, topics, until)
-        )
 
     def ask_any(
         self, question: Callable[[Connection, float], T], deadline: float | None = None

@@ -146,7 +146,6 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
         [("1m", 1 << 20), ("2G", 2 << 30), ("64 MiB", 64 << 20), ("1048576", 1 << 20)],
     ),
     ("kfetch.agent.lease", "agent.lease_s", 120.0, [("5", 5.0), ("2m", 120.0), ("500ms", 0.5)]),
-    ("kfetch.pushFilters", "push_filters", False, [("true", True)]),
     ("kfetch.rowsPerSplit", "planning.rows_per_split", 100_000, [("0", 0), ("7", 7)]),
     ("kfetch.planPermission", "planning.permission", "", [("/run/x", "/run/x")]),
     ("kfetch.commitGroup", "reports.commit_group", "", [("g", "g"), (" g ", "g")]),

@@ -266,17 +266,3 @@ def test_the_reader_of_the_installed_spark(start: Start) -> None:
 
     assert isinstance(made, DataSourceStreamReader)
     assert (made is reader) is hasattr(DataSourceStreamReader, "getDefaultReadLimit")
-
-
-@pytest.mark.parametrize(("spark", "told"), [((4, 0), True), ((4, 1), False)])
-def test_an_option_without_effect_is_told(
-    monkeypatch: pytest.MonkeyPatch, spark: tuple[int, int], told: bool
-) -> None:
-    """Spark 4.0 passes no filters, so kfetch.pushFilters does nothing there."""
-    monkeypatch.setattr(versions, "_SPARK", spark)
-    required = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
-    asked = parse({**required, "kfetch.pushFilters": "true"}, batch=True)
-
-    assert [] == list(versions.unsupported_options(parse(required, batch=True)))
-    sentences = list(versions.unsupported_options(asked))
-    assert told is any("kfetch.pushFilters has no effect: Spark" in one for one in sentences)

@@ -18,7 +18,6 @@ from kfetch.model import Split, TopicPartition
 from kfetch.spark.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.lookups import OffsetLookup
-from kfetch.watch.narrowing import Condition, Operator
 from tests.kfetch.watch.helpers import T0, T1, U0, fill
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.log import T0 as FIRST_MS
@@ -34,7 +33,7 @@ def kafka() -> Iterator[LittleKafka]:
         yield running
 
 
-def plan(kafka: LittleKafka, *conditions: Condition, **options: str) -> list[Split]:
+def plan(kafka: LittleKafka, **options: str) -> list[Split]:
     """Returns the splits. By default it reads the whole topic t."""
     chosen = {
         "kafka.bootstrap.servers": kafka.bootstrap,
@@ -47,7 +46,7 @@ def plan(kafka: LittleKafka, *conditions: Condition, **options: str) -> list[Spl
         del chosen["subscribe"]
     parsed = parse(chosen | {k.replace("__", "."): v for k, v in options.items()}, batch=True)
     with closing(OffsetLookup(parsed)) as lookup:
-        return plan_batch(parsed, lookup, conditions)
+        return plan_batch(parsed, lookup)
 
 
 def ranges(splits: list[Split]) -> dict[TopicPartition, tuple[int, int]]:
@@ -203,35 +202,6 @@ def test_splits_are_cut_and_packed(kafka: LittleKafka) -> None:
     assert 4 == len(many) == sum(map(len, many))
     assert 2 == len(plan(kafka, kfetch__rowsPerSplit="0"))
     assert 3 == len(plan(kafka, minPartitions="3"))
-
-
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        (Condition("partition", Operator.EQUAL, 1), {T1: (0, 1)}),
-        (Condition("offset", Operator.GREATER, 0), {T0: (1, 3)}),
-        (Condition("topic", Operator.EQUAL, "u"), {}),
-        (Condition("timestamp", Operator.GREATER, FIRST_MS * 1000), {T0: (1, 3)}),
-        (Condition("timestamp", Operator.GREATER_OR_EQUAL, (FIRST_MS + 9) * 1000), {}),
-        # These records have CreateTime. Later ones may be older.
-        (Condition("timestamp", Operator.LESS, (FIRST_MS - 5000) * 1000), WHOLE),
-    ],
-)
-def test_conditions(
-    kafka: LittleKafka, condition: Condition, expected: dict[TopicPartition, tuple[int, int]]
-) -> None:
-    """A filter leaves out the offsets that it excludes, and asks for times only if it names one."""
-    assert expected == ranges(plan(kafka, condition))
-
-
-def test_append_order_decides_on_the_upper_bound(
-    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With LogAppendTime a range ends at the upper bound and a second behind it."""
-    monkeypatch.setattr(OffsetLookup, "in_append_order", lambda _, starts: {T0: starts[T0]})
-    before = Condition("timestamp", Operator.LESS, (FIRST_MS + 1 - 1000) * 1000)
-
-    assert {T0: (0, 1), T1: (0, 1)} == ranges(plan(kafka, before))
 
 
 def test_connections_are_closed(kafka: LittleKafka) -> None:

@@ -15,7 +15,6 @@ from kfetch.spark.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.driver import Driver
 from kfetch.watch.lookups import OffsetLookup
-from kfetch.watch.narrowing import Condition, Operator
 from tests.kfetch.watch.damage import Reader, recreated
 from tests.kfetch.watch.helpers import ALWAYS, T0, U0, at, query
 from tests.kfetch.wire.little import LittleKafka
@@ -127,9 +126,9 @@ def test_batch_read(kafka: LittleKafka, delete: Delete, question: str, fail: boo
     with closing(OffsetLookup(options)) as lookup:
         if fail:
             with pytest.raises(DataLoss, match="u-0 no longer exists"):
-                plan_batch(options, lookup, ())
+                plan_batch(options, lookup)
             return
-        ranges = [item for split in plan_batch(options, lookup, ()) for item in split.ranges]
+        ranges = [item for split in plan_batch(options, lookup) for item in split.ranges]
 
     assert {"t"} == {item.tp.topic for item in ranges}
 
@@ -139,13 +138,13 @@ def test_batch_read_of_a_time(kafka: LittleKafka, delete: Delete) -> None:
     kafka.create("u")
     kafka.log(U0).append(b"u")
     delete("offsets_at_times")
-    options = parse({"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t,u"}, batch=True)
-    since = Condition("timestamp", Operator.GREATER_OR_EQUAL, 1)
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t,u"}
+    options = parse({**given, "startingTimestamp": "1"}, batch=True)
     with (
         closing(OffsetLookup(options)) as lookup,
         pytest.raises(NoSuchPartition, match="u-0"),
     ):
-        plan_batch(options, lookup, (since,))
+        plan_batch(options, lookup)
 
 
 def test_created_again_while_asked(kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch) -> None:

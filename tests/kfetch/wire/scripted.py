@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.admin.configs import DescribeConfigsRequest
 from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest
 from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.consumer import (
@@ -57,7 +56,7 @@ REQUESTS = (
     OffsetCommitRequest,
     SaslAuthenticateRequest,
 )
-_BY_KEY = {message.API_KEY: message for message in (*REQUESTS, DescribeConfigsRequest)}
+_BY_KEY = {message.API_KEY: message for message in REQUESTS}
 NEWEST = {message: (0, message.max_version) for message in REQUESTS}
 
 

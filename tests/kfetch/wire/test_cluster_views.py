@@ -146,7 +146,7 @@ def _rebootstrap(request: Any) -> MetadataResponse:
     )
 
 
-LEADER_QUESTIONS = ("offsets", "epoch_ends", "first_batches")
+LEADER_QUESTIONS = ("offsets", "epoch_ends")
 
 
 @pytest.mark.parametrize("question", LEADER_QUESTIONS)
