@@ -1,9 +1,14 @@
-"""Batch reads through Spark, for tests."""
+"""Batch reads for tests: through Spark, and as the driver plans them."""
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from pyspark.sql import DataFrame, SparkSession
 
+from kfetch.spark.options import parse
+from kfetch.watch.batch_planning import plan_batch
+from kfetch.watch.lookups import OffsetLookup
 from kfetch_jobs.kafka import Cluster
 
 
@@ -19,3 +24,12 @@ def read(
 def values(frame: DataFrame) -> list[str]:
     """Returns all values as text, sorted."""
     return sorted(bytes(row.value).decode() for row in frame.select("value").collect())
+
+
+def plan(cluster: Cluster, topic: str, **options: str) -> dict[int, tuple[int, int]]:
+    """Returns (start, end) of each partition's range, as the driver plans it."""
+    servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
+    parsed = parse({**servers, **options}, batch=True)
+    with closing(OffsetLookup(parsed)) as lookup:
+        splits = plan_batch(parsed, lookup)
+    return {i.tp.partition: (i.start, i.end) for split in splits for i in split.ranges}
