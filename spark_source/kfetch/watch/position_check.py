@@ -196,7 +196,8 @@ class PositionCheck:
     ) -> dict[TopicPartition, EpochEnd | None]:
         """Returns the answers without those of topics that were created again since the metadata.
 
-        Leaders are asked by name. The history of a new topic would look like a truncated log.
+        Leaders are asked by name. The history of a new topic would look like a truncated log. The
+        new topic may be gone, too, by now.
         """
         short = [
             tp
@@ -205,8 +206,8 @@ class PositionCheck:
         ]
         if not short:
             return epoch_ends
-        view, known = self.lookup.cluster_view(), self.state.topic_ids
-        others = {tp for tp in short if view.exists(tp) and not view.has(tp, known)}
+        view, known = self.lookup.view_including(short), self.state.topic_ids
+        others = {tp for tp in short if not view.has(tp, known)}
         return {tp: end for tp, end in epoch_ends.items() if tp not in others}
 
     def _diverging(

@@ -15,7 +15,7 @@ from kfetch.spark.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.driver import Driver
 from kfetch.watch.lookups import OffsetLookup
-from tests.kfetch.watch.damage import Reader, recreated
+from tests.kfetch.watch.damage import Damage, Reader, deleted, recreated
 from tests.kfetch.watch.helpers import ALWAYS, T0, U0, at, query
 from tests.kfetch.wire.little import LittleKafka
 
@@ -147,10 +147,19 @@ def test_batch_read_of_a_time(kafka: LittleKafka, delete: Delete) -> None:
         plan_batch(options, lookup)
 
 
-def test_created_again_while_asked(kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("afterwards", "kind"), [((), TopicRecreated), ((deleted,), PartitionGone)], ids=["once", "gone"]
+)
+def test_created_again_while_asked(
+    kafka: LittleKafka,
+    monkeypatch: pytest.MonkeyPatch,
+    afterwards: tuple[Damage, ...],
+    kind: type[DataLoss],
+) -> None:
     """The leader of a topic that was created again since the metadata has another history.
 
-    That is no truncation: the error says that the topic was created again.
+    That is no truncation: the error says that the topic was created again. If the topic is deleted
+    after the leader's answer, the error says that the partition is gone.
     """
     reader = Reader(kafka, query(kafka, **ALWAYS))
     reader.batch()
@@ -160,8 +169,11 @@ def test_created_again_while_asked(kafka: LittleKafka, monkeypatch: pytest.Monke
     def late(lookup: OffsetLookup, *arguments: Any) -> Any:
         recreated(kafka)
         monkeypatch.setattr(OffsetLookup, "epoch_ends", honest)
-        return honest(lookup, *arguments)
+        answer = honest(lookup, *arguments)
+        for damage in afterwards:
+            damage(kafka)
+        return answer
 
     monkeypatch.setattr(OffsetLookup, "epoch_ends", late)
-    with pytest.raises(TopicRecreated):
+    with pytest.raises(kind):
         batches(reader)
