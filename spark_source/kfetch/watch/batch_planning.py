@@ -53,18 +53,18 @@ class _Bounds:
         self._partitions = partitions = lookup.subscribed_partitions(view)
         now_ms = time.time_ns() // 1_000_000
         self._starting = options.starting.at_time(now_ms)
-        ending = (options.ending or Bound(option="endingOffsets", rest=LATEST)).at_time(now_ms)
+        ending = options.ending or Bound(option="endingOffsets", rest=LATEST)
+        self._ending = ending.at_time(now_ms)
         self._starts = bound_positions(self._starting, lookup, view)
-        self._ends = bound_positions(ending, lookup, view)
+        self._ends = bound_positions(self._ending, lookup, view)
         # The log's own bounds come last. So a record that expires now is a loss, and a record that
         # is appended now is none.
         self._log_starts = lookup.log_starts(partitions)
         self._log_ends = lookup.log_ends(partitions)
         # Under read_committed, the log may go on behind its last stable offset.
         committed, ends = options.fetch.read_committed, self._log_ends
-        beyond = [
-            tp for tp, end in self._ends.items() if tp in ends and end.offset > ends[tp].offset
-        ]
+        bounds = (*self._starts.items(), *self._ends.items())
+        beyond = [tp for tp, at in bounds if tp in ends and at.offset > ends[tp].offset]
         self._watermarks = lookup.high_watermarks(beyond if committed else ())
 
     def ranges(self) -> Ranges:
@@ -86,13 +86,18 @@ class _Bounds:
         log_start, log_end = self._log_starts[tp].offset, self._log_ends[tp].offset
         if self._starting.place(tp) == EARLIEST:  # records that expire meanwhile are no loss
             start = max(start, min(log_start, end))
+        watermark = self._watermarks.get(tp, self._log_ends[tp]).offset
+        if log_end < start <= watermark and self._ending.place(tp) == LATEST:
+            unread = f"the records from the start offset {start} on"
+            self._report(_open_transaction(tp, unread, start, log_end))
+            return start, start
         if start > end:
             raise _wrong_order(tp, start, end)
-        watermark = self._watermarks.get(tp, self._log_ends[tp]).offset
         if end > watermark:
             self._report(_beyond_log(tp, end, watermark))
         elif end > log_end:
-            self._report(_open_transaction(tp, end, log_end))
+            unread = f"the records up to the end offset {end}"
+            self._report(_open_transaction(tp, unread, end, log_end))
         if start < end:
             answer = LogAnswer(log_start=log_start, log_end=watermark)
             loss = find_loss(ReadPosition(tp, start, end=end), answer)
@@ -128,14 +133,13 @@ def _beyond_log(tp: TopicPartition, end: int, log_end: int) -> OffsetBeyondLog:
     )
 
 
-def _open_transaction(tp: TopicPartition, end: int, stable: int) -> OffsetBeyondLog:
+def _open_transaction(tp: TopicPartition, unread: str, offset: int, stable: int) -> OffsetBeyondLog:
     return OffsetBeyondLog(
-        f"{tp}: an open transaction begins at offset {stable}, so the records up to the end offset "
-        f"{end} can't be read yet",
+        f"{tp}: an open transaction begins at offset {stable}, so {unread} can't be read yet",
         action="Load the batch again when the transaction has ended, or set failOnDataLoss=false "
-        "to read up to it",
+        "to leave them out",
         **tp._asdict(),
-        offset=end,
+        offset=offset,
         high_watermark=stable,
     )
 

@@ -175,6 +175,46 @@ def test_an_end_behind_an_open_transaction(
     assert ["truncated" in text for text in caplog.messages] == [False]
 
 
+@pytest.mark.parametrize("start", [2, 3])
+def test_a_start_behind_an_open_transaction(
+    kafka: LittleKafka, caplog: pytest.LogCaptureFixture, start: int
+) -> None:
+    """If the log reaches the start, the bounds are not in wrong order: an open transaction ends the
+    batch before its start. The error says so, as the connector fails, too. With
+    failOnDataLoss=false nothing of that partition is read, with one warning."""
+    kafka.log(T0).stable = 1
+    bounds = {
+        "startingOffsets": f'{{"t":{{"0":{start},"1":0}}}}',
+        "kafka__isolation__level": "read_committed",
+    }
+    message = (
+        f"t-0: an open transaction begins at offset 1, so the records from the start offset {start}"
+    )
+    with pytest.raises(OffsetBeyondLog, match=message):
+        plan(kafka, **bounds)
+
+    assert {T1: (0, 1)} == ranges(plan(kafka, **bounds, failOnDataLoss="false"))
+    assert [message in text for text in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"startingOffsets": '{"t":{"0":4,"1":0}}'},
+        {
+            "startingOffsets": '{"t":{"0":2,"1":0}}',
+            "endingOffsetsByTimestamp": f'{{"t":{{"0":{FIRST_MS + 1},"1":{FIRST_MS}}}}}',
+        },
+    ],
+)
+def test_wrong_order_beside_an_open_transaction(kafka: LittleKafka, bounds: dict[str, str]) -> None:
+    """A start past the log end, or behind the end that the options set, is no transaction's
+    fault."""
+    kafka.log(T0).stable = 1
+    with pytest.raises(OptionError, match="is greater than the resolved end offset"):
+        plan(kafka, **bounds, kafka__isolation__level="read_committed")
+
+
 def test_an_end_past_the_log_and_a_transaction(kafka: LittleKafka) -> None:
     """An end that the log does not reach is a loss, also beside an open transaction."""
     kafka.log(T0).stable = 1

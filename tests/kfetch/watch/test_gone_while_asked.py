@@ -148,7 +148,9 @@ def test_batch_read_of_a_time(kafka: LittleKafka, delete: Delete) -> None:
 
 
 @pytest.mark.parametrize(
-    ("afterwards", "kind"), [((), TopicRecreated), ((deleted,), PartitionGone)], ids=["once", "gone"]
+    ("afterwards", "kind"),
+    [((), TopicRecreated), ((deleted,), PartitionGone)],
+    ids=["once", "gone"],
 )
 def test_created_again_while_asked(
     kafka: LittleKafka,
