@@ -52,6 +52,8 @@ class AcceptedReply:
     partitions: Mapping[TopicPartition, PartitionReply]
     positions: Mapping[TopicPartition, FetchPosition]
     """The position that each partition's records were asked for with."""
+    full: bool = False
+    """Whether the request named every partition. The reply should, and some brokers omit a part."""
 
     @property
     def only_throttled(self) -> bool:
@@ -218,6 +220,7 @@ class Fetcher:
             reply=reply,
             partitions={tp: by_key[key] for key, tp in outcome.partitions.items()},
             positions={tp: positions[tp] for tp in outcome.partitions.values()},
+            full=plan.full,
         )
 
     def _drop_acknowledged_positions(self) -> None:

@@ -205,18 +205,19 @@ class WatchState:
         now_s: float = 0.0,
         *,
         checks_epochs: bool = True,
-        only_throttled: bool = False,
+        omits_unchanged: bool = True,
     ) -> int:
         """Apply a broker's fetch reply, and return the number of partitions that moved.
 
         A partition with a position change that the broker has not received yet is left as it is.
         The reply is for the position before that change. ``now_s``: monotonic seconds.
         ``checks_epochs``: whether the broker would have refused another leader epoch than ours.
-        ``only_throttled``: the reply is empty because the broker throttles.
+        ``omits_unchanged``: whether a partition that the reply leaves out is as the broker told
+        last. Otherwise the broker throttles, or had no room for it.
         """
         waiting = self._position_changes.get(broker, {})
         count_before = len(waiting)
-        if not only_throttled:
+        if omits_unchanged:
             silent = self._unanswered.pop(broker, set()).difference(replies, waiting)
             self._confirm(broker, silent)
         for tp, reply in list(replies.items()):

@@ -243,7 +243,7 @@ class Watch:
             moved = self.state.accept_reply(
                 *(broker, partitions, endpoints, now),
                 checks_epochs=checks_epochs,
-                only_throttled=accepted.only_throttled,
+                omits_unchanged=not (accepted.full or accepted.only_throttled),
             )
             self._start_missing_pollers()
             self._failures.pop(broker, None)

@@ -89,6 +89,26 @@ def test_a_backlog_is_read_after_an_election(kafka: LittleKafka, driver: Driver)
     assert at(end)[T0] > before
 
 
+def test_what_a_full_reply_omits_is_no_log_end(kafka: LittleKafka, driver: Driver) -> None:
+    """After an election, a new session's full reply has no room for a partition, as with kfake. The
+    new leader has not told its log end. So the former one does not count before the next reply."""
+    driver.next_end(logged(driver.initial_offsets()), None)
+    watch, kafka.omits = driver._watch, True
+    kafka.log(T0).append(b"d")
+    kafka.elect(T1, 1)
+    kafka.evict()
+    watch.update_metadata(driver._lookup.cluster_view(), [T0, T1])
+    leader = watch.state.leader(T1)
+    assert leader is not None
+    poll = watch._pollers[leader.broker].poll
+    poll()  # the broker knows no such session
+    poll()
+    assert (Position(4, 0), None) == (watch.state.log_end(T0), watch.state.log_end(T1))
+    poll()
+
+    assert Position(1, 0) == watch.state.log_end(T1)
+
+
 def test_positions_carry_their_epoch(kafka: LittleKafka, driver: Driver) -> None:
     """A position that moves has the leader's epoch, one that stays keeps its own."""
     end = logged(driver.next_end(logged(driver.initial_offsets()), None))

@@ -190,14 +190,14 @@ def test_a_hint_is_followed(state: WatchState) -> None:
 
 def test_a_leader_that_has_nothing_new_confirms_by_its_silence(state: WatchState) -> None:
     """A leader with a new epoch keeps its session. It leaves a partition out of its reply if its
-    log end and log start are as before. So the known log end counts again, but not after a reply
-    that is empty because the broker throttles, or while the request has yet to leave."""
+    log end and log start are as before. So the known log end counts again. It does not while the
+    request has yet to leave, or after a reply of a broker that throttles or has no room."""
     metadata_update(state, view(Leader(broker=ONE, epoch=4)))
     state.changed.clear()
     state.accept_reply(ONE, {}, {})
     assert state.log_end(T0) is None
     assert {T0: position(10, 4)} == state.take_position_changes(ONE)
-    state.accept_reply(ONE, {}, {}, only_throttled=True)
+    state.accept_reply(ONE, {}, {}, omits_unchanged=False)
     assert state.log_end(T0) is None
 
     state.accept_reply(ONE, {}, {})
