@@ -20,6 +20,9 @@ _SETTINGS = {
     "spark.master": "local[2]",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",  # 5 % less CPU than G1
+    # As users have it. Other JVMs of the tests generate no classes: see ``class_archives``.
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
 }
 _BARE = {
     "spark.ui.enabled": "false",
