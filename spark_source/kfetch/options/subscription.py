@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ class Subscription:
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    """A regular expression. It may match any part of a topic's name."""
+    """A regular expression of Python's ``re``. It may match any part of a topic's name."""
     assigned: tuple[TopicPartition, ...] = ()
 
     def includes(self, topic: str) -> bool:
@@ -70,13 +71,31 @@ def _pattern(text: str) -> Subscription:
         raise OptionError(
             "pattern to subscribe is empty: option subscribePattern", option="subscribePattern"
         )
+    if any("[" in chars or "&&" in chars for chars in _bracketed(text)):
+        raise OptionError.about(
+            "subscribePattern",
+            f"is {text!r}, but kfetch reads it with Python's re, which has no [ and no && inside "
+            "brackets",
+            action="write a look-ahead, such as (?!x)[a-z]",
+        )
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as problem:
         raise OptionError.about(
-            "subscribePattern", f"is {text!r}, which is no regular expression: {problem}"
+            "subscribePattern",
+            f"is {text!r}, which is no regular expression of Python's re: {problem}",
         ) from None
     return Subscription(pattern=text)
+
+
+def _bracketed(pattern: str) -> Iterator[str]:
+    """Returns what stands between each pair of brackets, without escaped characters.
+
+    Java's regular expressions, which Spark's connector reads, have sets of sets there. Python's
+    take the same text for plain characters, so the pattern would match other topics.
+    """
+    for match in re.finditer(r"\\.|\[\^?(\]?(?:\\.|[^\\\]])*)", pattern, re.DOTALL):
+        yield re.sub(r"\\.", "", match[1] or "", flags=re.DOTALL)
 
 
 def _assignment(text: str) -> Subscription:
@@ -121,7 +140,7 @@ OPTIONS = by_name(
         "required",
     ),
     Option("subscribe", "topics, comma-separated; exactly one of the three", _topics),
-    Option("subscribePattern", "regular expression searched in topic names", _pattern),
+    Option("subscribePattern", "regular expression (Python's) searched in topic names", _pattern),
     Option("assign", 'partitions, `{"topicA":[0,1]}`', _assignment),
 )
 STRATEGIES = ("assign", "subscribe", "subscribePattern")

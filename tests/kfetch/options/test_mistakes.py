@@ -73,13 +73,21 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
     ),
     (
         {"subscribe": None, "subscribePattern": "("},
-        "option subscribePattern is '(', which is no regular expression: missing ), unterminated "
-        "subpattern at position 0",
+        "option subscribePattern is '(', which is no regular expression of Python's re: missing ), "
+        "unterminated subpattern at position 0",
     ),
     (
         {"subscribe": None, "subscribePattern": "a{99999999999999}"},
-        "option subscribePattern is 'a{99999999999999}', which is no regular expression: the "
-        "repetition number is too large",
+        "option subscribePattern is 'a{99999999999999}', which is no regular expression of "
+        "Python's re: the repetition number is too large",
+    ),
+    *(
+        (
+            {"subscribe": None, "subscribePattern": pattern},
+            f"option subscribePattern is {pattern!r}, but kfetch reads it with Python's re, which "
+            "has no [ and no && inside brackets: write a look-ahead, such as (?!x)[a-z]",
+        )
+        for pattern in ("^o-[a-z&&[^x]]+$", "[a-d[m-p]]", "[[ab]c]", r"[^]\]&&a]", r"\[[\[&&a]")
     ),
     (
         {"subscribe": None, "assign": ""},

@@ -253,6 +253,10 @@ def test_catalogue_tells_the_default(row: tuple[str, str, Any, Any]) -> None:
     [
         ({"subscribePattern": "t.*"}, Subscription(pattern="t.*")),
         (
+            {"subscribePattern": r"[\[]a&&[b&]\[[c]&&[]\\]"},
+            Subscription(pattern=r"[\[]a&&[b&]\[[c]&&[]\\]"),
+        ),
+        (
             {"assign": '{"b":[1,0,1],"a":[2]}'},
             Subscription(
                 assigned=(
