@@ -124,16 +124,17 @@ def _unknown_start(name: str, start: Offsets | None, options: SourceOptions) -> 
     The connector keeps the start in a file that Spark does not show to kfetch. So the driver
     refuses a batch that is planned, and starts a source without an offset at ``startingOffsets``.
     """
-    if not options.starting.moves:
+    positions = start.positions if start else {}
+    if options.starting.always_gives({tp: p.offset for tp, p in positions.items()}):
         return ()
-    first = min(start.positions, default=None) if start else None
-    text = connector_json(start.positions) if start and start.positions else "earliest"
+    first = min(positions, default=None)
+    text = connector_json(positions) if positions else "earliest"
     return (
         Finding(
             code=CheckpointError.condition,
             sentence=f"The first batch of Spark's connector is not done in source {name}, and "
-            f"kfetch cannot see where it starts: {options.starting.option} gives other offsets "
-            "now. Let the connector finish the batch, or start kfetch with the option "
+            f"kfetch cannot see where it starts: {options.starting.option} may give other "
+            "offsets now. Let the connector finish the batch, or start kfetch with the option "
             f"startingOffsets={text}",
             topic=first.topic if first else "",
             partition=first.partition if first else -1,

@@ -123,11 +123,19 @@ class Bound:
             rest=None if self.rest is None else fixed(self.rest),
         )
 
-    @property
-    def moves(self) -> bool:
-        """Whether the bound may give other offsets later: the log end, relative times, a group."""
+    def always_gives(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Returns whether the bound gave these offsets at any time before, too.
+
+        The log end, a relative time and a group give others later. Expiry moves the log start and
+        the first record of a time, unless they are at offset 0.
+        """
         places = {*self.partitions.values(), *self.topics.values(), self.rest, self.no_match}
-        return bool(self.group) or any(p == LATEST or isinstance(p, Ago) for p in places)
+        if self.group or any(place == LATEST or isinstance(place, Ago) for place in places):
+            return False
+        return all(
+            offset == (0 if self.by_time or (place := self.place(tp)) == EARLIEST else place)
+            for tp, offset in offsets.items()
+        )
 
     @property
     def summary(self) -> str:

@@ -128,12 +128,12 @@ class Driver:
 
         After a restart this may be the first call, so it checks the positions too. A retried first
         batch starts where its end offset says. Raises CheckpointError if Spark's connector planned
-        that batch, and ``startingOffsets`` gives another start than before the restart.
+        that batch, and ``startingOffsets`` may give another start than before the restart.
         """
+        if end.by_connector and not start.by_connector:  # the start is ``initial_offsets``
+            self._check_start_of_connector(start)
         if start == end:  # also the end of batch 0, whose ``from`` lies before it
             return []
-        if end.by_connector and start == self._initial:
-            self._check_start_of_connector()
         self._update_candidates(end)
         self._watch.backlog.planned(start, end, time.time())
         start = start.with_returned(end.positions, end.topic_ids)
@@ -141,17 +141,18 @@ class Driver:
             start = Offsets(positions=end.first_batch, topic_ids=end.topic_ids)
         return self._split_planning.splits(start, end)
 
-    def _check_start_of_connector(self) -> None:
+    def _check_start_of_connector(self, start: Offsets) -> None:
         """Raises CheckpointError if batch 0, which Spark's connector planned, may start elsewhere.
 
         The connector keeps the start in a file of the checkpoint that Spark does not show to Python
-        sources. The log ends of now lie behind the batch, so its records would be lost.
+        sources. A log end or a log start of now may lie behind it, so records would be lost.
         """
-        if self._options.starting.moves:
+        offsets = {tp: position.offset for tp, position in start.positions.items()}
+        if not self._options.starting.always_gives(offsets):
             option = self._options.starting.option
             raise CheckpointError(
                 "Spark's connector planned batch 0 of this checkpoint, and the batch is not done. "
-                f"kfetch cannot tell where it starts: {option} gives other offsets now",
+                f"kfetch cannot tell where it starts: {option} may give other offsets now",
                 action="Let the connector finish the batch, or set startingOffsets to the offsets "
                 "that kfetch checkpoint show prints",
             )

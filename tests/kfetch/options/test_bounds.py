@@ -277,17 +277,22 @@ def test_security_options_need_their_protocol(protocol: str | None, names: tuple
 
 
 @pytest.mark.parametrize(
-    ("bound", "moves"),
+    ("bound", "offset", "expected"),
     [
-        (Bound(rest=EARLIEST), False),
-        (Bound(rest=LATEST), True),
-        (Bound(topics={"t": 5}), False),
-        (Bound(topics={"t": LATEST}), True),
-        (Bound(partitions={TopicPartition("t", 0): Ago(5)}, by_time=True), True),
-        (Bound(rest=5, by_time=True, no_match=LATEST), True),
-        (Bound(group="g"), True),
+        (Bound(rest=EARLIEST), 0, True),
+        (Bound(rest=EARLIEST), 5, False),
+        (Bound(rest=LATEST), 0, False),
+        (Bound(topics={"t": 5}), 5, True),
+        (Bound(topics={"t": 5}), 0, False),
+        (Bound(topics={"t": 5, "u": LATEST}), 5, False),
+        (Bound(partitions={TopicPartition("t", 0): Ago(5)}, by_time=True), 0, False),
+        (Bound(rest=5, by_time=True), 0, True),
+        (Bound(rest=5, by_time=True), 5, False),
+        (Bound(rest=5, by_time=True, no_match=LATEST), 0, False),
+        (Bound(group="g"), 0, False),
     ],
 )
-def test_some_bounds_move(bound: Bound, moves: bool) -> None:
-    """The log end, a relative time and a group may give other offsets later."""
-    assert moves == bound.moves
+def test_some_bounds_move(bound: Bound, offset: int, expected: bool) -> None:
+    """The log end, a relative time and a group may give other offsets later. So may the log start
+    and a fixed time, unless they give offset 0."""
+    assert expected == bound.always_gives({TopicPartition("t", 0): offset})

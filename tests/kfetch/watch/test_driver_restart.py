@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from kfetch.errors import CheckpointError
 from kfetch.offsets import from_json
 from kfetch.watch.driver import Driver
-from tests.kfetch.watch.helpers import T0, T1, at, logged, query, read
+from tests.kfetch.watch.helpers import T0, T1, at, fill, logged, query, read
 from tests.kfetch.wire.little import LittleKafka
 
 
@@ -101,6 +103,41 @@ def test_connector_batch_0_with_a_start_that_stays(kafka: LittleKafka, starting:
     anew = logged(after.initial_offsets())
 
     assert {T0: (0, 2), T1: (0, 1)} == read(after, anew, from_json({"t": {"0": 2, "1": 1}}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"startingOffsets": "earliest"}, {"startingTimestamp": "1"}, {"failOnDataLoss": "false"}],
+)
+def test_connector_batch_0_whose_first_records_have_expired(
+    kafka: LittleKafka, options: dict[str, str]
+) -> None:
+    """The log start and a fixed time are at later records now. kfetch would not read the expired
+    ones, and no error would tell it."""
+    kafka.log(T0).append(b"d")
+    kafka.log(T0).expire(3)
+    after = query(kafka, **options)
+    anew = logged(after.initial_offsets())
+    assert 3 == at(anew)[T0]
+
+    with pytest.raises(CheckpointError, match="kfetch cannot tell where it starts"):
+        after.splits(anew, from_json({"t": {"0": 4, "1": 1}}))
+
+
+def test_connector_batch_0_of_old_brokers() -> None:
+    """Old brokers tell neither topic ids nor epochs. So ``latest`` of now equals the batch's end if
+    nobody has written since, and the batch does not look empty for that."""
+    old = {MetadataRequest: (0, 6), OffsetForLeaderEpochRequest: (0, 1)}
+    with LittleKafka(2, {**old, ListOffsetsRequest: (0, 2), FetchRequest: (0, 7)}) as kafka:
+        fill(kafka)
+        after = query(kafka, startingOffsets="latest")
+        anew = logged(after.initial_offsets())
+        end = from_json({"t": {"0": 3, "1": 1}})
+        assert [] == after.splits(end, end)
+        assert anew == end
+
+        with pytest.raises(CheckpointError, match="kfetch cannot tell where it starts"):
+            after.splits(anew, end)
 
 
 def test_an_empty_batch_0_is_no_batch_of_the_connector(kafka: LittleKafka) -> None:
