@@ -2,7 +2,8 @@
 
 Spark reads the last two files of ``offsets``: the end of the last batch, and its start if it has to
 run again. Both get the connector's form of offsets. In both forms the offset is the next one to
-read. So a batch that was planned and not done keeps its records. A source's first batch that is not
+read. So a batch that was planned and not done keeps its records. Where kfetch would not start it at
+the end of the batch before, that end becomes kfetch's start. A source's first batch that is not
 done also needs its start in ``sources/<source>/0``.
 
 kfetch reads both forms. So each file may be replaced on its own, and an interrupted command can be
@@ -16,13 +17,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kfetch.admin.checkpoint import Checkpoint, batch_numbers, read_batch, read_checkpoint
 from kfetch.admin.checkpoint_use import check_at_rest, hold_lease
-from kfetch.admin.offset_log import Writer, initial_text
+from kfetch.admin.offset_log import PlannedBatch, Writer, initial_text
 from kfetch.errors import CheckpointError, CheckpointInUse
+from kfetch.offsets import Offsets, Position
 
 _READ_BY_SPARK = 2
 _BACKED_UP = ("offsets", "commits", "sources", "metadata")
@@ -85,9 +87,31 @@ def _new_texts(checkpoint: Checkpoint) -> dict[Path, str]:
     path, texts = checkpoint.directory, {}
     for number in batch_numbers(path / "offsets")[-_READ_BY_SPARK:]:
         batch = read_batch(path, number)
+        if checkpoint.pending and checkpoint.planned and number != checkpoint.planned.number:
+            batch = _as_start_of(checkpoint.planned, batch)
         if any(line.writer is Writer.KFETCH for line in batch.lines):
             texts[path / "offsets" / str(number)] = batch.with_connector_offsets().text()
     return _first_starts(checkpoint) | texts
+
+
+def _as_start_of(planned: PlannedBatch, before: PlannedBatch) -> PlannedBatch:
+    """Returns the batch ``before`` with the offsets at which kfetch starts the planned one."""
+    ends = {line.name: line.offsets for line in planned.lines}
+    lines = (replace(x, offsets=_start(x.offsets, ends.get(x.name))) for x in before.lines)
+    return replace(before, lines=tuple(lines))
+
+
+def _start(start: Offsets | None, end: Offsets | None) -> Offsets | None:
+    """Returns where kfetch starts: a topic that was created again begins at offset 0.
+
+    A topic that left and came back goes on where it left. The connector knows neither.
+    """
+    if start is None or end is None:
+        return start
+    start, ids = start.with_returned(end.positions, end.topic_ids), end.topic_ids
+    again = {topic for topic, id_ in start.topic_ids.items() if ids.get(topic, id_) != id_}
+    positions = {tp: Position(0) if tp.topic in again else p for tp, p in start.positions.items()}
+    return replace(start, positions=positions)
 
 
 def _first_starts(checkpoint: Checkpoint) -> dict[Path, str]:

@@ -16,6 +16,7 @@ from kfetch.storage.lease_holder import hold
 from kfetch.storage.open import lease_beside
 from kfetch.storage.processes import this_process
 from tests.kfetch.admin.checkpoints import (
+    ID,
     METADATA,
     QUERY,
     commit,
@@ -129,6 +130,50 @@ def test_an_interrupted_command_goes_on(path: Path, monkeypatch: pytest.MonkeyPa
     ]
     to_connector.to_connector(path, force=True)
     assert [theirs(60, 6), theirs(70, 7)] == [lines(path, 6)[-1], lines(path, 7)[-1]]
+
+
+OTHER_ID = "00000000000000000000000000000008"
+
+
+@pytest.mark.parametrize(
+    ("is_done", "before", "expected"),
+    [
+        (False, ours(60, epoch=6), 60),
+        (False, ours(60).replace(ID, OTHER_ID), 0),
+        (True, ours(60).replace(ID, OTHER_ID), 60),
+        (False, ours(60).replace(ID, "0" * 32), 60),
+    ],
+    ids=["same topic", "created again", "created again, done", "without an id"],
+)
+def test_a_batch_of_a_topic_that_was_created_again(
+    tmp_path: Path, is_done: bool, before: str, expected: int
+) -> None:
+    """kfetch reads the new topic from its beginning. The connector would begin at the old topic's
+    offset, and never read the records before it."""
+    plan(tmp_path, 6, before)
+    plan(tmp_path, 7, ours(70, 20))
+    commit(tmp_path, 6, *([7] if is_done else []))
+
+    to_connector.to_connector(tmp_path)
+
+    assert ["v1", METADATA, theirs(expected)] == lines(tmp_path, 6)
+    assert ["v1", METADATA, theirs(70, 20)] == lines(tmp_path, 7)
+
+
+@pytest.mark.parametrize(("left_id", "expected"), [(ID, theirs(60, 88)), (OTHER_ID, theirs(60))])
+def test_a_batch_in_which_a_partition_came_back(
+    tmp_path: Path, left_id: str, expected: str
+) -> None:
+    """kfetch continues where the partition left. The connector would take it for a new one, and
+    read its records again."""
+    left = {"clicks": {"id": left_id, "partitions": {"1": [88, 3, 9]}}}
+    plan(tmp_path, 6, "-", ours(60, left=left), '{"logOffset":1}')
+    plan(tmp_path, 7, "-", ours(70, 90), '{"logOffset":2}')
+    commit(tmp_path, 6)
+
+    to_connector.to_connector(tmp_path)
+
+    assert ["v1", METADATA, "-", expected, '{"logOffset":1}'] == lines(tmp_path, 6)
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
