@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from kfetch.errors import KfetchError, NotBuilt, OptionError
 from kfetch.model import Split
-from kfetch.offsets import DocumentCache
+from kfetch.offsets import DocumentCache, Offsets
 from kfetch.options.catalogue import no_effect
 from kfetch.spark import options as parsing
 from kfetch.spark import versions
@@ -123,10 +123,21 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._driver: Driver | None = None
         self._offset_cache = DocumentCache()
+        self._no_start: OptionError | None = None
+        """The reason why the options give no start."""
 
     def initialOffset(self) -> dict[str, Any]:
-        """Returns the offsets at which a new query starts."""
-        return self._offset_cache.write(self._planner().initial_offsets())
+        """Returns the offsets at which a new query starts.
+
+        If the options give none, the next call raises the error. After a restart inside batch 0
+        Spark asks too, and the batch's end has its start.
+        """
+        planner = self._planner()
+        try:
+            return self._offset_cache.write(planner.initial_offsets())
+        except OptionError as problem:
+            self._no_start = problem
+            return Offsets(positions={}).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Returns ``maxOffsetsPerTrigger``, else ``minOffsetsPerTrigger``, else no limit.
@@ -147,6 +158,7 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark writes its plan right behind this call. It may also plan without new records: batch 0,
         and batches in which only a watermark moves. Raises LeaseLost if it must not.
         """
+        self._check_start()
         once = isinstance(limit, ReadAllAvailable)
         max_offsets = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         min_offsets = None if once else self._options.planning.min_offsets
@@ -171,8 +183,15 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KfetchSplit]:
         """Returns the splits between two offsets."""
-        read = self._offset_cache.read
-        return [KfetchSplit(split) for split in self._planner().splits(read(start), read(end))]
+        begin, until = self._offset_cache.read(start), self._offset_cache.read(end)
+        if until.first_batch is not None:
+            self._no_start = None
+        self._check_start()
+        return [KfetchSplit(split) for split in self._planner().splits(begin, until)]
+
+    def _check_start(self) -> None:
+        if self._no_start is not None:
+            raise self._no_start
 
     # Spark passes the splits that ``partitions`` returned.
     def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]

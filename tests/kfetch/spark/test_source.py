@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from pyspark import cloudpickle
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 import pyspark_kfetch
-from kfetch import records
+from kfetch import losses, records
 from kfetch.agent import inline
 from kfetch.errors import LeaseLost, OptionError
 from kfetch.model import Broker, OffsetRange, Split, TopicPartition
@@ -33,6 +34,7 @@ from kfetch.spark.versions import (
 from kfetch.storage.permission import granting
 from tests.kfetch.spark.arrow import derived_schema
 from tests.kfetch.wire.little import LittleKafka
+from tests.kfetch.wire.log import Log
 
 T0 = TopicPartition("t", 0)
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
@@ -228,6 +230,59 @@ def test_life_of_a_query(kafka: LittleKafka, reader: Any) -> None:
     reader.commit(end)
 
     assert [(b"a", 0), (b"b", 1)] == [(row["value"], row["offset"]) for row in rows]
+
+
+ONLY_T0 = {"startingOffsets": '{"t":{"0":0}}'}
+NO_RETRIES = {"fetchOffset.numRetries": "0", "kafka.retry.backoff.ms": "1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (ONLY_T0, "option startingOffsets lacks t-1"),
+        ({"startingTimestamp": "1"}, "No offset matched from request of topic-partition t-1"),
+        ({"subscribe": "t,u", "failOnDataLoss": "false"}, "u: no such topic"),
+    ],
+    ids=["partition added", "no record of the time", "topic deleted"],
+)
+def test_a_restart_in_batch_0_needs_no_start(
+    monkeypatch: pytest.MonkeyPatch, kafka: LittleKafka, options: dict[str, str], error: str
+) -> None:
+    """The end of batch 0 has its start, and Spark asks for a start all the same. The options may
+    give none by then. The batch runs, and the query goes on. A new query has the error."""
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 0.0)
+    given = {**START, **NO_RETRIES, **options, "kafka.bootstrap.servers": kafka.bootstrap}
+    before, after, new = (stream_reader(given) for _ in range(3))
+    kafka.create("u")
+    with closing_all(before, after, new):
+        end = before.latestOffset(before.initialOffset(), ReadAllAvailable())
+        del kafka.topics["u"]
+        kafka.topics["t"].logs.append(Log(leader=1))
+
+        splits = after.partitions(after.initialOffset(), end)
+        kafka.log(T0).append(b"c")
+        later = after.latestOffset(end, ReadAllAvailable())
+        later = after.latestOffset(later, ReadAllAvailable())
+        start = new.initialOffset()
+        for _ in range(2):
+            with pytest.raises(OptionError, match=error):
+                new.latestOffset(start, ReadAllAvailable())
+            with pytest.raises(OptionError, match=error):  # batch 0 of Spark's connector
+                new.partitions(start, {"t": {"0": 2}})
+
+    ranges = [item for split in splits for item in split.value.ranges]
+    assert [(T0, 0, 2)] == [(item.tp, item.start, item.end) for item in ranges]
+    assert {"0": [3, 0], "1": [0, 0]} == later["topics"]["t"]["partitions"]
+
+
+@contextmanager
+def closing_all(*readers: Any) -> Iterator[None]:
+    """Stops readers at the end."""
+    try:
+        yield
+    finally:
+        for each in readers:
+            each.stop()
 
 
 @pytest.mark.parametrize(
