@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kfetch.errors import DataLoss, PartitionGone
 from kfetch.losses import LogAnswer, ReadPosition, find_loss
-from kfetch.model import TopicPartition
+from kfetch.model import NO_TOPIC_ID, TopicPartition
 from kfetch.offsets import Offsets, Position
 from kfetch.watch.lookups import OffsetLookup
 from kfetch.watch.position_check import PositionCheck
@@ -46,7 +46,7 @@ class AvailableNowEnds:
             raise PartitionGone(f"{', '.join(gone)}: {_LOST} them; {_ADVICE}", partitions=gone)
         self._check_epochs(ends)
         for tp, end in ends.positions.items():
-            self._check_log_end(tp, end)
+            self._check_end(tp, end)
         return dict(ends.positions)
 
     def _check_epochs(self, ends: Offsets) -> None:
@@ -71,12 +71,15 @@ class AvailableNowEnds:
         leader = self._state.leader(tp)
         return leader is not None and leader.epoch != end.leader_epoch
 
-    def _check_log_end(self, tp: TopicPartition, end: Position) -> None:
+    def _check_end(self, tp: TopicPartition, end: Position) -> None:
         log_end = self._state.log_end(tp)
-        if log_end is not None:
-            loss = find_loss(ReadPosition(tp, *end), LogAnswer(log_end=log_end.offset))
-            if loss is not None:
-                raise _lost(loss)
+        answer = LogAnswer(
+            topic_id=self._state.topic_ids.get(tp.topic, NO_TOPIC_ID),
+            log_end=None if log_end is None else log_end.offset,
+        )
+        loss = find_loss(ReadPosition(tp, *end, topic_id=self._ends.topic_id(tp.topic)), answer)
+        if loss is not None:
+            raise _lost(loss)
 
 
 def _lost(loss: DataLoss) -> DataLoss:

@@ -11,10 +11,11 @@ from kfetch.errors import (
     LogTruncated,
     OffsetBeyondLog,
     PartitionGone,
+    TopicRecreated,
 )
 from kfetch.watch.driver import Driver
-from tests.kfetch.watch.damage import expired
-from tests.kfetch.watch.helpers import T0, T1, at, logged, loss_counts, query, read
+from tests.kfetch.watch.damage import expired, regrown
+from tests.kfetch.watch.helpers import ALWAYS, T0, T1, at, logged, loss_counts, query, read
 from tests.kfetch.wire.little import LittleKafka
 
 
@@ -90,12 +91,15 @@ def replaced(kafka: LittleKafka) -> None:
     "KafkaMicroBatchSourceSuiteBase",
     "Query with Trigger.AvailableNow should throw error when offset(s) in planned *",
 )
-@pytest.mark.parametrize(("damage", "kind"), [(cut, OffsetBeyondLog), (replaced, LogTruncated)])
+@pytest.mark.parametrize(
+    ("damage", "kind"),
+    [(cut, OffsetBeyondLog), (replaced, LogTruncated), (regrown, TopicRecreated)],
+)
 def test_available_now_that_shrinks(
     kafka: LittleKafka, damage: Callable[[LittleKafka], None], kind: type[DataLoss]
 ) -> None:
     """An AvailableNow query fails if its end is lost while it reads, with any failOnDataLoss."""
-    driver = query(kafka, failOnDataLoss="false")
+    driver = query(kafka, failOnDataLoss="false", **ALWAYS)
     start = logged(driver.initial_offsets())
     driver.prepare_available_now()
     first = logged(driver.next_end(start, 1))
