@@ -16,7 +16,8 @@ CONNECTIONS = ("kafka.", "kfetch.")
 REGISTRIES = (*CONNECTIONS, "schema.registry.", "value", "key")
 """The starts of names of options."""
 
-_SECRET = re.compile(r"(?i)passw|secret|jaas|token$|user\.info$|keystore\.key$")
+_STARTING_GROUP = "kfetch.startinggroup"
+_SECRET = re.compile(r"(?i)passw|secret|jaas|token$|user\.info$|keystore\.key$|endpoint\.url$")
 """Names of options whose values may have secrets."""
 _PREFIXED = re.compile(r"(?i)(kafka|kfetch|schema\.registry)\.[\w.-]+")
 
@@ -27,12 +28,13 @@ def source_options(
     """Returns the options of the file, then those of the command line, which override them.
 
     Names of the command line come in lower case. ``prefixes``: take only options that begin with
-    one of them from there. Raises OptionError for a file that can't be read, and BadParameter for a
-    wrong pair.
+    one of them. A query's own file may have others, which are left out. Raises OptionError for a
+    file that can't be read, and BadParameter for a wrong pair.
     """
     from kfetch.admin.cli.properties import read_properties
 
-    options = read_properties(properties) if properties else {}
+    of_file = read_properties(properties) if properties else {}
+    options = {name: text for name, text in of_file.items() if name.lower().startswith(prefixes)}
     for name, value in map(_pair, pairs):
         if not name.lower().startswith(prefixes):
             raise _wrong(f"{_shown(name)} does not begin with {' or '.join(prefixes)}")
@@ -46,8 +48,12 @@ def cluster_options(
     pairs: Sequence[str],
     prefixes: tuple[str, ...] = CONNECTIONS,
 ) -> dict[str, str]:
-    """Returns ``source_options`` with the bootstrap servers, which one of the three must name."""
-    options = source_options(properties, pairs, prefixes=prefixes)
+    """Returns ``source_options`` with the bootstrap servers, which one of the three must name.
+
+    A group where a query starts is left out, because it means nothing without ``startingOffsets``.
+    """
+    given = source_options(properties, pairs, prefixes=prefixes)
+    options = {name: text for name, text in given.items() if name.lower() != _STARTING_GROUP}
     if servers:
         options["kafka.bootstrap.servers"] = servers
     if "kafka.bootstrap.servers" not in options:

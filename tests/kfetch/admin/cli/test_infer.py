@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,30 @@ def test_newest_records(kfetch: Kfetch, kafka: LittleKafka) -> None:
 
     assert (0, "id BIGINT, name STRING, tags ARRAY<STRING>") == (code, out.splitlines()[0])
     assert out.endswith("2 of 2 records fit\n")
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "subscribePattern=o.*\nstartingTimestamp=-2h\nendingTimestamp=-1h",
+        'assign={"orders":[0]}\nstartingOffsets=group\nkfetch.startingGroup=g',
+        "subscribe=clicks\nendingOffsets=latest\ncolumns=offset",
+    ],
+)
+def test_a_querys_own_properties(
+    kfetch: Kfetch, kafka: LittleKafka, tmp_path: Path, own: str
+) -> None:
+    """Of a query's own file, ``infer`` and ``check`` take how to connect. What the query reads does
+    not matter."""
+    file = tmp_path / "query.properties"
+    file.write_text(
+        f"bootstrap.servers={kafka.bootstrap}\nvalueFormat=json\nfailOnDataLoss=no\n{own}"
+    )
+    named = ("--properties", str(file))
+    code, out, _ = kfetch("infer", kafka.bootstrap, "orders", *named)
+
+    assert (0, "id DOUBLE, name STRING, tags ARRAY<STRING>\n6 of 6 records fit\n") == (code, out)
+    assert 0 == kfetch("check", "--topic", "orders", *named)[0]
 
 
 def test_records_that_are_no_json(kfetch: Kfetch, kafka: LittleKafka) -> None:

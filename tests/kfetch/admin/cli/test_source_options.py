@@ -19,6 +19,7 @@ from kfetch.admin.cli.source_options import CONNECTIONS, cluster_options, source
         "kafka.ssl.keystore.password",
         "kafka.ssl.keystore.key",
         "kafka.sasl.oauthbearer.client.credentials.client.secret",
+        "kafka.sasl.oauthbearer.token.endpoint.url",
     ],
 )
 def test_secrets(name: str) -> None:
