@@ -32,9 +32,10 @@ INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 
 positive = whole(1, LONG_MAX, "a whole number above 0")
-count = whole(0, INT_MAX, "a whole number, 0 or more")
-byte_count = whole(0, INT_MAX, "a number of bytes, 0 or more")
-milliseconds = whole(0, INT_MAX, "a number of milliseconds, 0 or more")
+count = whole(0, INT_MAX, f"a whole number from 0 to {INT_MAX}")
+byte_count = whole(0, INT_MAX, f"a number of bytes from 0 to {INT_MAX}")
+milliseconds = whole(0, INT_MAX, f"a number of milliseconds from 0 to {INT_MAX}")
+_any_milliseconds = whole(0, LONG_MAX, f"a number of milliseconds from 0 to {LONG_MAX}")
 
 
 def either(names: Sequence[str]) -> str:
@@ -76,8 +77,8 @@ def memory(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Returns the seconds of a number of milliseconds."""
-    return milliseconds(text) / 1000
+    """Returns the seconds of a number of milliseconds, at most 24 days: no socket waits longer."""
+    return min(_any_milliseconds(text), INT_MAX) / 1000
 
 
 _PAUSE_MIN_S = 0.01

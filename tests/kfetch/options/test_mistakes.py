@@ -196,16 +196,22 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
     ),
     (
         {"fetchOffset.numRetries": "-1"},
-        "option fetchOffset.numRetries is '-1', but it must be a whole number, 0 or more",
+        "option fetchOffset.numRetries is '-1', but it must be a whole number from 0 to 2147483647",
+    ),
+    (
+        {"kafka.fetch.max.wait.ms": "2147483648"},
+        "option kafka.fetch.max.wait.ms is '2147483648', but it must be a number of milliseconds "
+        "from 0 to 2147483647",
     ),
     (
         {"kafkaConsumer.pollTimeoutMs": "2s"},
-        "option kafkaConsumer.pollTimeoutMs is '2s', but it must be a number of milliseconds, "
-        "0 or more",
+        "option kafkaConsumer.pollTimeoutMs is '2s', but it must be a number of milliseconds "
+        "from 0 to 9223372036854775807",
     ),
     (
         {"kafka.fetch.max.bytes": "50MB"},
-        "option kafka.fetch.max.bytes is '50MB', but it must be a number of bytes, 0 or more",
+        "option kafka.fetch.max.bytes is '50MB', but it must be a number of bytes from "
+        "0 to 2147483647",
     ),
     (
         {"kafka.receive.buffer.bytes": "-2"},

@@ -44,6 +44,9 @@ def value_at(options: SourceOptions, path: str) -> Any:
     return value
 
 
+LONGEST = (str(2**63 - 1), 2_147_483.647)
+"""Java's largest number of milliseconds stands for "never", and no socket can wait so long."""
+
 # Option, attribute, default, then pairs of text and meaning.
 VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     (
@@ -137,7 +140,7 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
     ("kfetch.onCorruptBatch", "skip_corrupt_batches", False, [("Skip", True), ("fail", False)]),
     ("fetchOffset.numRetries", "lookups.retries", 3, [("0", 0), ("60", 60)]),
     ("fetchOffset.retryIntervalMs", "lookups.pause_s", 1.0, [("10", 0.01)]),
-    ("kafkaConsumer.pollTimeoutMs", "poll_timeout_s", 120.0, [("512", 0.512)]),
+    ("kafkaConsumer.pollTimeoutMs", "poll_timeout_s", 120.0, [("512", 0.512), LONGEST]),
     ("kfetch.agent", "agent.place", "process", [("process", "process"), ("INLINE", "inline")]),
     (
         "kfetch.agent.memory",
@@ -166,7 +169,12 @@ VALUES: list[tuple[str, str, Any, list[tuple[str, Any]]]] = [
         1.0,
         [("2000", 2.0), ("0", 0.01)],
     ),
-    ("kafka.metadata.max.age.ms", "network.metadata_max_age_s", 30.0, [("5000", 5.0), ("0", 0.0)]),
+    (
+        "kafka.metadata.max.age.ms",
+        "network.metadata_max_age_s",
+        30.0,
+        [("5000", 5.0), ("0", 0.0), LONGEST],
+    ),
     ("kafka.receive.buffer.bytes", "network.receive_buffer_bytes", -1, [("-1", -1), ("64", 64)]),
     (
         "kafka.socket.connection.setup.timeout.ms",
