@@ -9,7 +9,8 @@ and the next offset that moves no longer has it.
 Spark compares offsets as JSON text, so the keys have one order: topics by name, partitions by
 number. The end of a query's first batch also carries ``from``, the positions where the batch
 starts. Spark does not log the initial offset and asks for it again after a crash in batch 0. With
-``latest`` the new answer would lie past the logged end. An empty first batch has no ``from``.
+``latest`` the new answer would lie past the logged end. An empty first batch has no ``from``, and
+then the next one has it.
 
 ``left`` has the last positions of partitions that left the query, with the id of their topic:
 
@@ -68,7 +69,7 @@ class Offsets:
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     """The ids of the topics. Topics of brokers before Kafka 2.8 have none and are left out."""
     first_batch: Positions | None = None
-    """``from``: where batch 0 starts. Only the end of batch 0 has it."""
+    """``from``: where the query's first batch starts. Only the end of that batch has it."""
     left: Mapping[TopicPartition, LeftPosition] = field(default_factory=dict)
     """Partitions that left: their topic is deleted, hidden, or no longer subscribed."""
     by_connector: bool = field(default=False, compare=False)

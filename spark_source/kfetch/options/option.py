@@ -25,9 +25,9 @@ class Treatment(Enum):
     """How kfetch treats an option."""
 
     BUILT = "built"
-    BATCH = "batch reads only; in streams an error, as in Spark's connector"
+    BATCH = "batch reads only; in streams an error"
     PLANNED = "not built yet: an error"
-    REFUSED = "an error, as in Spark's connector"
+    REFUSED = "an error"
     IGNORED = "accepted without effect, with a warning"
 
 

@@ -15,7 +15,8 @@ from kfetch.options.option import Treatment
 from kfetch.spark.options import parse
 
 REQUIRED = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
-# ConsumerConfig of kafka-clients 4.3.1; those of sasl.* and ssl.* are families of their own.
+# ConsumerConfig of kafka-clients 4.3.1, one of 3.9, and retries of AdminClientConfig, which Spark's
+# connector takes too; those of sasl.* and ssl.* are families of their own.
 CONSUMER_PROPERTIES = """
 allow.auto.create.topics auto.commit.interval.ms auto.offset.reset bootstrap.servers check.crcs
 client.dns.lookup client.id client.rack config.providers connections.max.idle.ms
@@ -30,6 +31,7 @@ reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms retry.backoff.ms se
 security.providers send.buffer.bytes session.timeout.ms share.acknowledgement.mode
 share.acquire.mode socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 value.deserializer sasl.jaas.config ssl.truststore.location
+auto.include.jmx.reporter retries
 """
 # TLS and SASL have tables of their own.
 SECURITY = ("kafka.ssl.", "kafka.sasl.")
@@ -312,7 +314,7 @@ def test_ignored_options() -> None:
 
 
 def test_properties_of_kafkas_consumer() -> None:
-    """Each property of Java's consumer has a row, so none is an unknown option."""
+    """Each property of Java's consumers has a row, so none is an unknown option."""
     names = CONSUMER_PROPERTIES.split()
     assert [] == [name for name in names if lookup(f"kafka.{name}") is None]
 
