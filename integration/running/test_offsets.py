@@ -205,7 +205,7 @@ def test_rows_come_again_and_all_is_undone(shop: Shop, shared: None) -> None:
     assert first[:11] == shop.rows()
 
     job = shop.project.job("one")
-    undo.undo(shop.project, job, undo.plan_undo(job), unfenced)
+    undo.undo(job, undo.plan_undo(job), unfenced)
     assert (first, [(0, 0), (0, 6)]) == (shop.rows(), shop.rows("dead"))
     shop.move("replay", "--to-datetime", at(60), "--execute")
     shop.produce(2, at_s=120)
@@ -245,12 +245,14 @@ def test_a_batch_that_nobody_knows_the_end_of(shop: Shop, shared: None) -> None:
 
 
 def test_rows_that_can_not_be_told_apart(shop: Shop, shared: None) -> None:
-    """Where another job writes the same table, a partition's number does not tell whose row it is:
-    refused before anything is changed."""
+    """Where a job that is gone has written the same table, a partition's number does not tell whose
+    row it is: refused before anything is changed."""
     shop.produce(4, at_s=0)
     shop.run(APPEND)
     before, text = shop.files(), APPEND.format(topic=shop.topic, version=1)
     project = write(shop.directory, shop.kafka, one=text, two=text)
+    finish(delta_sink.start(shop.spark, project.job("two"), unfenced))
+    (shop.directory / "jobs" / "two.yml").unlink()
     job = project.job("one")
     with pytest.raises(JobsError, match="table keeps no column topic of its records"):
         execution.execute(
@@ -323,7 +325,7 @@ def test_a_version_that_a_vacuum_took_away(shop: Shop, shared: None) -> None:
     before, job = (shop.files(), shop.rows(), shop.rows("dead")), shop.project.job("one")
 
     with pytest.raises(JobsError) as refused:
-        undo.undo(shop.project, job, undo.plan_undo(job), unfenced)
+        undo.undo(job, undo.plan_undo(job), unfenced)
     assert f"{shop.directory}/table has lost files of its version" in str(refused.value)
     assert "(VACUUM), so it can't go back to it: let the job go on as it is" in str(refused.value)
     assert before == (shop.files(), shop.rows(), shop.rows("dead"))
@@ -353,8 +355,8 @@ def test_a_table_of_several_jobs(
     other.produce(2, at_s=60)
     finish(delta_sink.start(shop.spark, shop.project.job("two"), unfenced))
     job = shop.project.job("one")
-    with pytest.raises(JobsError, match=r"job two has written to .* would take those rows away"):
-        undo.undo(shop.project, job, undo.plan_undo(job), unfenced)
+    with pytest.raises(JobsError, match=r"another query .* has written to .* would take th"):
+        undo.undo(job, undo.plan_undo(job), unfenced)
 
     finish(delta_sink.start(shop.spark, job, unfenced))
     shop.project = write(shop.directory, kafka, three=texts["three"])

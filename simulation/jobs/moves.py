@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -391,7 +391,7 @@ class MovesSimulation:
 
     def _undo_body(self) -> None:
         with execution.jobs_at_rest(self.project, self.job) as check:
-            undo.undo(self.project, self.job, undo.plan_undo(self.job), check)
+            undo.undo(self.job, undo.plan_undo(self.job), check)
 
     def _run_body(self) -> None:
         """A run as ``run/runner.py`` begins it, and micro-batches as Spark does them."""
@@ -515,7 +515,7 @@ class MovesSimulation:
         )
 
     @contextmanager
-    def _open_rows(self, job: object, by_topic: bool) -> Iterator[_TableRows]:
+    def _open_rows(self, job: object, topics: object, query: str) -> Iterator[_TableRows]:
         yield _TableRows(self.lake, self._table)
 
 
@@ -529,12 +529,14 @@ class _TableRows:
         """Returns whether the table has a row."""
         return bool(self._lake.rows(self._name))
 
-    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, int]:
-        """Returns the number of rows of these offsets."""
+    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, dict[OffsetRange, int]]:
+        """Returns the number of rows of each range that has some."""
         self._lake.machine.point()
         if self._name not in self._lake.tables:
             return {}
-        return {self._name: sum(_in(row, ranges) for row in self._lake.rows(self._name))}
+        rows = self._lake.rows(self._name)
+        counts = {one: sum(_in(row, [one]) for row in rows) for one in ranges}
+        return {self._name: {one: count for one, count in counts.items() if count}}
 
     def versions(self, names: Collection[str]) -> list[TableVersion]:
         """Returns the present versions."""
@@ -549,6 +551,10 @@ class _TableRows:
         rows = [row for row in before if not _in(row, ranges)]
         self._lake.commit(name, rows)
         return len(before) - len(rows)
+
+    def queries_of(self, table: TableVersion) -> Mapping[str, int]:
+        """Returns the micro-batches that the table's log records."""
+        return self._lake.tables[table.name][-1].transactions
 
     def version(self, table: TableVersion) -> int:
         """Returns the present version."""

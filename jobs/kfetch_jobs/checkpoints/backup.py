@@ -48,6 +48,8 @@ class TableVersion:
     """The table's path, or its name in the catalog."""
     by_name: bool
     version: int
+    queries: Mapping[str, int] = field(default_factory=dict)
+    """The last micro-batch of each query that had written to it. Older records have none."""
 
     @property
     def location(self) -> TableLocation:
@@ -78,7 +80,7 @@ class Backup:
     stage: Stage
     tables: tuple[TableVersion, ...] = ()
     ranges: tuple[OffsetRange, ...] = ()
-    """For a replay: the offsets that the job reads again."""
+    """For a replay: the offsets that the job reads again, and of which it deleted rows."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """The ids of the topics at the move, in hexadecimal digits: ``ranges`` are of these topics."""
 

@@ -1,8 +1,9 @@
 """The ids of all topics that a job has read, by name. A table may have rows of each of them.
 
 A topic that is deleted and created again has another id, and its offsets begin at 0. Rows keep no
-id. So the history comes from the note beside the checkpoint, the checkpoint's micro-batches and the
-backups before moves. Spark removes old micro-batches, so each run adds their ids to the note.
+id, and perhaps no name either. So the history comes from the note beside the checkpoint, the
+checkpoint's micro-batches and the backups before moves. Spark removes old micro-batches, so each
+run adds their ids to the note.
 """
 
 from __future__ import annotations
@@ -21,13 +22,17 @@ from kfetch.storage.open import StoredPath
 _TOGETHER = 16
 """How many objects are read at once."""
 TopicIds = Mapping[str, frozenset[str]]
-"""The ids of each topic, in hexadecimal digits."""
+"""The ids of each topic, in hexadecimal digits; none for a topic of brokers before Kafka 2.8."""
 
 
 def offsets_topic_ids(sources: Iterable[Offsets | None]) -> TopicIds:
-    """Returns the ids in the offsets of a query's sources."""
+    """Returns the topics in the offsets of a query's sources, with their ids."""
     return merged_ids(
-        {topic: frozenset({id_.hex}) for topic, id_ in source.topic_ids.items() if id_.int}
+        {
+            topic: frozenset({id_.hex} if id_.int else ())
+            for topic in {tp.topic for tp in source.positions}
+            for id_ in (source.topic_id(topic),)
+        }
         for source in sources
         if source
     )

@@ -13,15 +13,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from kfetch_jobs.checkpoints import backup as backups
-from kfetch_jobs.checkpoints.backup import Backup, Stage
+from kfetch_jobs.checkpoints.backup import Backup, OffsetRange, Stage
 from kfetch_jobs.checkpoints.checkpoint import check_movable
 from kfetch_jobs.checkpoints.log_starts import unreadable
 from kfetch_jobs.config import Job, Project
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.offsets import checkpoint_log
 from kfetch_jobs.offsets.moves import Verb, margin
-from kfetch_jobs.offsets.plan import MovePlan
-from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_same_tables, topics_of
+from kfetch_jobs.offsets.plan import MovePlan, check_no_earlier_topic
+from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_same_tables
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
 from kfetch_jobs.progress.progress_file import append_replayed
 from kfetch_jobs.run.job_lock import hold_job
@@ -106,7 +106,7 @@ def execute(
     if plan.verb is Verb.REPLAY and plan.tables:
         return _replay(project, job, plan, several_rows, report, check)
     _check_pending(job, plan, give_up_batch)
-    return _add_batch(plan, _backup(plan, ()), {}, check)
+    return _add_batch(plan, _backup(plan), {}, check)
 
 
 def _replay(
@@ -117,25 +117,27 @@ def _replay(
     report: Report,
     check: Check,
 ) -> MoveResult:
-    others = jobs_on_same_tables(project, job)
-    read = topics_of(plan.sources) | {one.topic for one in plan.ranges}
-    check_topics_distinct(job, read, others)
+    topics = {one.topic for one in plan.ranges}
+    check_topics_distinct(job, topics, jobs_on_same_tables(project, job))
     report("starting Spark, for the tables")
-    with open_rows(job, len(read) > 1 or bool(others)) as rows:
+    with open_rows(job, topics | plan.topics_read.keys(), plan.checkpoint.query) as rows:
         report(f"counting the rows of these offsets in {', '.join(plan.tables)}")
-        counts = rows.count(plan.ranges)
+        found = rows.count(plan.ranges)
+        counts = {name: sum(of_range.values()) for name, of_range in found.items()}
+        ranges = [one for one in plan.ranges if any(one in of for of in found.values())]
         _check_any_rows(job, plan, counts, rows)
+        check_no_earlier_topic(plan, {one.topic for one in ranges})
         if not several_rows:
-            _check_row_counts(job, plan, counts)
+            _check_row_counts(job, ranges, counts)
         touched = {name for name, count in counts.items() if count}
         report("asking Kafka once more for the log starts")
-        _check_readable(job, plan)
-        backup = _backup(plan, rows.versions(touched))
+        _check_readable(job, plan, ranges)
+        backup = _backup(plan, rows.versions(touched), ranges)
         deleted: dict[str, int] = {}
         for name in sorted(touched):
             report(f"deleting {counted(counts[name], 'row')} from {name}")
             check()
-            deleted[name] = rows.delete(plan.ranges, name)
+            deleted[name] = rows.delete(ranges, name)
     for name in touched:
         if deleted[name] != counts[name]:
             raise JobsError(
@@ -149,8 +151,8 @@ def _replay(
     return moved
 
 
-def _check_readable(job: Job, plan: MovePlan) -> None:
-    """Raises JobsError if Kafka may not keep the records that come again until a run reads them.
+def _check_readable(job: Job, plan: MovePlan, ranges: Sequence[OffsetRange]) -> None:
+    """Raises JobsError if Kafka may not keep the records of rows that a replay deletes.
 
     Retention moves log starts between the plan and the deletion of rows, too. A log that has lost
     records before may lose more. So a replay stays away from its start by a margin, and half of it
@@ -161,7 +163,7 @@ def _check_readable(job: Job, plan: MovePlan) -> None:
     def half_margin(log_start: int, log_end: int) -> int:
         return margin(log_start, log_end, plan.margin_percent) // 2
 
-    if gaps := unreadable(job, [*job.file.views()], plan.written, plan.topic_ids, half_margin):
+    if gaps := unreadable(job, [*job.file.views()], ranges, plan.topic_ids, half_margin):
         more = f" ({len(gaps) - 1} more partitions have such offsets)" if len(gaps) > 1 else ""
         risk = "; if the records are not gone yet, --margin 0 takes the risk"
         risk = risk if all(gap.log_start is not None for gap in gaps) else ""
@@ -185,12 +187,12 @@ def _check_any_rows(
         )
 
 
-def _check_row_counts(job: Job, plan: MovePlan, counts: Mapping[str, int]) -> None:
+def _check_row_counts(job: Job, ranges: Sequence[OffsetRange], counts: Mapping[str, int]) -> None:
     """Raises JobsError if a table has more rows than offsets.
 
     The transform may make several of each record, or the rows are of a topic that nobody noted.
     """
-    offsets = sum(one.end - one.begin for one in plan.ranges)
+    offsets = sum(one.end - one.begin for one in ranges)
     for name, count in counts.items():
         if count > offsets:
             raise JobsError(
@@ -201,9 +203,12 @@ def _check_row_counts(job: Job, plan: MovePlan, counts: Mapping[str, int]) -> No
             )
 
 
-def _backup(plan: MovePlan, tables: Sequence[backups.TableVersion]) -> Backup:
+def _backup(
+    plan: MovePlan,
+    tables: Sequence[backups.TableVersion] = (),
+    ranges: Sequence[OffsetRange] = (),
+) -> Backup:
     number = checkpoint_log.next_batch_number(plan.checkpoint)
-    ranges = plan.ranges if plan.verb is Verb.REPLAY else ()
     return backups.create_backup(
         plan.checkpoint, plan.verb, number, tables, time.time(), ranges, plan.topic_ids
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 from kfetch.admin.checkpoint import Checkpoint
@@ -14,10 +14,9 @@ from kfetch.admin.sources import LogOffsets, Partition, log_offsets
 from kfetch.errors import KfetchError
 from kfetch.model import TopicPartition
 from kfetch.storage.open import StoredPath
-from kfetch_jobs.checkpoints.backup import OffsetRange, all_backups
+from kfetch_jobs.checkpoints.backup import OffsetRange
 from kfetch_jobs.checkpoints.checkpoint import check_movable
-from kfetch_jobs.checkpoints.origin import noted_topic_ids
-from kfetch_jobs.checkpoints.topic_history import checkpoint_topic_ids, merged_ids
+from kfetch_jobs.checkpoints.topic_history import TopicIds
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets import job_report
@@ -29,6 +28,7 @@ from kfetch_jobs.offsets.moves import (
     chosen_partitions,
     partition_move,
 )
+from kfetch_jobs.offsets.shared_tables import topics_read
 from kfetch_jobs.offsets.target import MoveTarget, PartitionOffsets
 
 
@@ -47,26 +47,15 @@ class MovePlan:
     sources: tuple[Offsets | None, ...]
     """The offsets at which each of the checkpoint's sources goes on."""
     ranges: tuple[OffsetRange, ...]
-    """The offsets that the job reads after the move, up to the present log ends."""
+    """The offsets that the job reads after the move, up to the present log ends. A replay deletes
+    all of their rows."""
     tables: tuple[str, ...]
     """The tables to which the job appends. A record that it reads again is there twice, unless its
     earlier row is deleted."""
     margin_percent: int
     """How far a replay stays away from the start of a log, as a share of the log's offsets."""
-
-    @property
-    def written(self) -> list[OffsetRange]:
-        """The part of ``ranges`` of which the tables may have rows."""
-        ends = {
-            tp: at.offset
-            for n in range(self.checkpoint.sources)
-            for tp, at in _planned_ends(self.checkpoint, n).items()
-        }
-        parts = [
-            replace(one, end=min(one.end, ends.get(TopicPartition(one.topic, one.partition), 0)))
-            for one in self.ranges
-        ]
-        return [one for one in parts if one.begin < one.end]
+    topics_read: TopicIds
+    """For a replay that deletes rows: the topics that the job has ever read, with their ids."""
 
     @property
     def topic_ids(self) -> dict[str, str]:
@@ -129,6 +118,7 @@ def plan_move(
         gone = _gone(source) if whole and verb is Verb.RESET else []
         ends[source.number] = _end(source, part, gone)
         dropped += gone
+    deletes = verb is Verb.REPLAY and bool(job.appended_tables)
     plan = MovePlan(
         verb=verb,
         job=job.name,
@@ -140,27 +130,22 @@ def plan_move(
         ranges=tuple(one for part in parts for one in part.ranges),
         tables=tuple(map(str, job.appended_tables)),
         margin_percent=margin_percent,
+        topics_read=topics_read(job, checkpoint.path) if deletes else {},
     )
-    if verb is Verb.REPLAY and plan.tables:
-        topics = {one.topic for one in plan.written}
-        _check_no_earlier_topic(job, checkpoint, topics, plan.topic_ids)
+    check_no_earlier_topic(plan, {move.tp.topic for move in plan.moves if move.reread})
     return plan
 
 
-def _check_no_earlier_topic(
-    job: Job, checkpoint: Checkpoint, topics: AbstractSet[str], present: Mapping[str, str]
-) -> None:
-    """Raises JobsError if the job has read one of the topics under another id than ``present``.
+def check_no_earlier_topic(plan: MovePlan, topics: AbstractSet[str]) -> None:
+    """Raises JobsError if the job has read one of these topics under another id before.
 
     A row has an offset and no topic id. So a replay would delete rows of the earlier topic too.
     """
-    path = checkpoint.path
-    paths = [path, *(backup.path for backup in all_backups(path))]
-    history = merged_ids([noted_topic_ids(job), *map(checkpoint_topic_ids, paths)])
+    present = plan.topic_ids
     for topic in sorted(topics & present.keys()):
-        if earlier := sorted(history.get(topic, frozenset()) - {present[topic]}):
+        if earlier := sorted(plan.topics_read.get(topic, frozenset()) - {present[topic]}):
             raise JobsError(
-                f"job {job.name}: topic {topic} was deleted and created again, and the job has "
+                f"job {plan.job}: topic {topic} was deleted and created again, and the job has "
                 f"read the earlier one too (id {earlier[-1]}): a replay would delete its "
                 "rows, and can't write them again: delete the wrong rows yourself and use kfetch "
                 "offsets reset, which does not change the table"

@@ -1,4 +1,4 @@
-"""Other jobs of the project that write to the same tables as a job whose offsets move.
+"""Which topics and which jobs may have rows in the tables of a job whose offsets move.
 
 A move must not delete or undo rows of other jobs. Only the topic tells which job wrote a row. So
 kfetch refuses a move if the topic does not decide.
@@ -6,39 +6,51 @@ kfetch refuses a move if the topic does not decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from kfetch.admin.checkpoint import Checkpoint, batch_numbers
-from kfetch.admin.query import Offsets
 from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
-from kfetch_jobs.checkpoints.backup import Backup, Stage
+from kfetch_jobs.checkpoints.backup import Backup, Stage, TableVersion, all_backups
+from kfetch_jobs.checkpoints.origin import noted_topic_ids
+from kfetch_jobs.checkpoints.topic_history import TopicIds, checkpoint_topic_ids, merged_ids
 from kfetch_jobs.config import Job, Project
-from kfetch_jobs.errors import JobsError
+from kfetch_jobs.errors import ConfigError, JobsError
 
 
 def jobs_on_same_tables(project: Project, job: Job) -> list[Job]:
-    """Returns the other jobs that write to a table from which a replay deletes rows."""
+    """Returns the other jobs that write to a table from which a replay deletes rows.
+
+    Raises JobsError if the file of another job has a mistake.
+    """
     tables = set(map(job.place, job.appended_tables))
-    others = project.jobs_and_mistakes()[0].values()
-    return [other for other in others if other.name != job.name and tables & _tables(other)]
+    if not tables:
+        return []
+    others = _others(project, job)
+    return [other for other in others if not tables.isdisjoint(map(other.place, other.tables))]
 
 
-def _tables(job: Job) -> set[str]:
-    return set(map(job.place, job.tables))
+def _others(project: Project, job: Job) -> Iterator[Job]:
+    for name in project.jobs():
+        try:
+            if name != job.name:
+                yield project.job(name)
+        except ConfigError as cause:
+            raise JobsError(
+                f"job {job.name}: nobody can tell whether job {name} writes to the same table: "
+                f"{cause.message}"
+            ) from None
 
 
-def topics_of(offsets: Iterable[Offsets | None]) -> set[str]:
-    """Returns the topics of the offsets of a checkpoint's sources."""
-    return {tp.topic for source in offsets if source for tp in source.positions}
+def topics_read(job: Job, checkpoint: StoredPath) -> TopicIds:
+    """Returns all topics that a job has ever read, as far as known, with their ids."""
+    paths = [checkpoint, *(backup.path for backup in all_backups(checkpoint))]
+    return merged_ids([noted_topic_ids(job), *map(checkpoint_topic_ids, paths)])
 
 
-def check_topics_distinct(job: Job, topics: set[str], others: Sequence[Job]) -> None:
+def check_topics_distinct(job: Job, topics: Collection[str], others: Sequence[Job]) -> None:
     """Raises JobsError if another job's rows may be of the same topic."""
     for other in others:
-        planned = _checkpoint(job, other).planned
-        if both := sorted(topics & topics_of(planned.sources if planned else ())):
+        if both := sorted(_topics_of_other(job, other).keys() & topics):
             raise JobsError(
                 f"job {job.name}: job {other.name} writes rows of topic {both[0]} to the same "
                 "table, and nobody can tell whose a row is: delete them yourself and use kfetch "
@@ -46,24 +58,9 @@ def check_topics_distinct(job: Job, topics: set[str], others: Sequence[Job]) -> 
             )
 
 
-def check_no_writes_since(job: Job, backup: Backup, others: Sequence[Job]) -> None:
-    """Raises JobsError if another job may have written to a table since the backup."""
-    names = {job.place(table.location): table.name for table in backup.tables}
-    # After an interrupted move, the job may not run.
-    go_on = "let the job go on as it is, or " if backup.stage is Stage.DONE else ""
-    for other in others:
-        both = sorted(names.keys() & _tables(other))
-        if both and _wrote(_checkpoint(job, other), backup):
-            raise JobsError(
-                f"job {job.name}: job {other.name} has written to {names[both[0]]} since, and to "
-                f"put its version of then back would take those rows away: {go_on}"
-                f"restore its rows by hand and move {backup.path} away"
-            )
-
-
-def _checkpoint(job: Job, other: Job) -> Checkpoint:
+def _topics_of_other(job: Job, other: Job) -> TopicIds:
     try:
-        return checkpoints.job_checkpoint(other)
+        return topics_read(other, checkpoints.job_checkpoint(other).path)
     except JobsError as cause:
         raise JobsError(
             f"job {job.name}: job {other.name} writes to the same table, and nobody can tell "
@@ -71,15 +68,19 @@ def _checkpoint(job: Job, other: Job) -> Checkpoint:
         ) from None
 
 
-def _wrote(checkpoint: Checkpoint, backup: Backup) -> bool:
-    """Whether a job may have written since the backup, perhaps in a batch without its commit."""
-    logs = (checkpoint.path / name for name in ("offsets", "commits"))
-    return checkpoint.pending or any(_newest_s(log) > backup.at_s for log in logs)
+def check_no_writes_since(
+    job: Job, backup: Backup, table: TableVersion, queries: Mapping[str, int], own: str
+) -> None:
+    """Raises JobsError if another query than the job's ``own`` has written to a table since.
 
-
-def _newest_s(log: StoredPath) -> float:
-    numbers = batch_numbers(log)
-    if not numbers:
-        return 0.0
-    newest = log / str(numbers[-1])
-    return newest.stat().st_mtime if isinstance(newest, Path) else newest.written_s()
+    ``queries``: the last micro-batch of each query that the table's log names by now.
+    """
+    # After an interrupted move, the job may not run.
+    go_on = "let the job go on as it is, or " if backup.stage is Stage.DONE else ""
+    later = [name for name, at in queries.items() if at > table.queries.get(name, -1)]
+    if {*later} - {own}:
+        raise JobsError(
+            f"job {job.name}: another query than this job's has written to {table.name} since, "
+            "and to put its version of then back would take those rows away: "
+            f"{go_on}restore its rows by hand and move {backup.path} away"
+        )

@@ -1,8 +1,8 @@
 """Deletes rows of Delta tables before a replay writes them again, and restores them for an undo.
 
-The columns ``partition`` and ``offset`` identify a row, and ``topic`` where rows of several topics
-may be in the table. The source provides these columns. Delta keeps deleted rows, as versions of the
-table, until a VACUUM.
+The columns ``topic``, ``partition`` and ``offset`` identify a row, which the source provides. A
+table needs no ``topic`` if it is known to have rows of one topic only. Delta keeps deleted rows, as
+versions of the table, until a VACUUM.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kfetch_jobs.checkpoints.backup import OffsetRange, TableVersion
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.spark import cause_of, session, text_of
-from kfetch_jobs.run.tables import existing_table
+from kfetch_jobs.run.tables import existing_table, last_batches
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 _WHOLE = {"byte", "short", "integer", "long"}
 _LOST_VERSION = ("Not all files from version", "DELTA_CANNOT_RESTORE_TABLE_VERSION")
 """Parts of Delta's error, which has a hundred paths, if a version's files or log are gone."""
-_RANGES = "topic STRING, partition INT, begin BIGINT, `end` BIGINT"
+_RANGES = "number INT, topic STRING, partition INT, begin BIGINT, `end` BIGINT"
 
 
 class AppendedRows:
     """The existing tables to which a job appends, by path or name."""
 
-    def __init__(self, spark: SparkSession, job: Job, by_topic: bool) -> None:
-        """``by_topic``: partition and offset do not suffice to identify a row."""
+    def __init__(self, spark: SparkSession, job: Job, topics: Collection[str], query: str) -> None:
+        """``topics`` are those that the job's ``query`` has ever read."""
         self._spark = spark
         self._job = job
-        self._by_topic = by_topic
+        self._topics = topics
+        self._query = query
         tables = {str(place): existing_table(spark, place) for place in job.appended_tables}
         self._tables = {name: table for name, table in tables.items() if table is not None}
         self._named = {str(location) for location in job.appended_tables if location.table}
@@ -44,22 +45,31 @@ class AppendedRows:
         """Returns whether a table has a row."""
         return not self._tables[name].toDF().isEmpty()
 
-    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, int]:
-        """Returns how many rows of these offsets each table has.
+    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, dict[OffsetRange, int]]:
+        """Returns how many rows each table has of each range. Ranges without rows are left out.
 
         Raises JobsError if a table lacks the columns that identify its rows.
         """
         matches = {name: _matches(self._columns(name)) for name in self._tables}
+        return {name: self._counts(name, ranges, same) for name, same in matches.items()}
+
+    def _counts(
+        self, name: str, ranges: Sequence[OffsetRange], same: Column
+    ) -> dict[OffsetRange, int]:
         offsets = self._range_rows(ranges).alias("r")
-        return {
-            name: table.toDF().alias("t").join(offsets, matches[name], "leftsemi").count()
-            for name, table in self._tables.items()
-        }
+        pairs = self._tables[name].toDF().alias("t").join(offsets, same, "inner")
+        counted = pairs.groupBy("r.number").count().collect()
+        return {ranges[row["number"]]: int(row["count"]) for row in counted}
 
     def versions(self, names: Collection[str]) -> list[TableVersion]:
         """Returns the present versions of tables."""
         return [
-            TableVersion(name=name, by_name=name in self._named, version=_version(table))
+            TableVersion(
+                name=name,
+                by_name=name in self._named,
+                queries=last_batches(table),  # first: a later write then counts as one since
+                version=_version(table),
+            )
             for name, table in self._tables.items()
             if name in names
         ]
@@ -73,6 +83,10 @@ class AppendedRows:
     def version(self, table: TableVersion) -> int:
         """Returns the present version of a table. Raises JobsError if the table is gone."""
         return _version(self._restorable(table))
+
+    def queries_of(self, table: TableVersion) -> Mapping[str, int]:
+        """Returns the last micro-batch of each query that has written to a table by now."""
+        return last_batches(self._restorable(table))
 
     def restore(self, table: TableVersion, way_out: str) -> None:
         """Restore a table's earlier version as a new one: the history stays.
@@ -96,25 +110,27 @@ class AppendedRows:
         return existing
 
     def _range_rows(self, ranges: Sequence[OffsetRange]) -> DataFrame:
-        rows = [(one.topic, one.partition, one.begin, one.end) for one in ranges]
+        rows = [(n, one.topic, one.partition, one.begin, one.end) for n, one in enumerate(ranges)]
         return self._spark.createDataFrame(rows, _RANGES)
 
     def _columns(self, name: str) -> tuple[str, ...]:
         fields = self._tables[name].toDF().schema.fields
         types = {field.name.lower(): field.dataType.typeName() for field in fields}
-        return place_columns(self._job.name, name, types, self._by_topic)
+        queries = last_batches(self._tables[name])
+        by_topic = needs_topic(self._topics, queries, self._query)
+        return place_columns(self._job.name, name, types, by_topic)
 
 
 @contextmanager
-def open_rows(job: Job, by_topic: bool) -> Iterator[AppendedRows]:
-    """Yields the job's tables, in a Spark session with its settings.
+def open_rows(job: Job, topics: Collection[str], query: str) -> Iterator[AppendedRows]:
+    """Yields the job's tables, in a Spark session with its settings. See ``AppendedRows``.
 
     Raises JobsError for errors of Delta.
     """
     log = job.directory / "offsets.log"
     with session(job.spark, name=f"{job.name}-offsets", log=log, redacted=job.redacted) as spark:
         try:
-            yield AppendedRows(spark, job, by_topic)
+            yield AppendedRows(spark, job, topics, query)
         except JobsError:
             raise
         except Exception as cause:
@@ -124,6 +140,15 @@ def open_rows(job: Job, by_topic: bool) -> Iterator[AppendedRows]:
 
 def _version(table: DeltaTable) -> int:
     return int(table.history(1).collect()[0]["version"])
+
+
+def needs_topic(topics: Collection[str], queries: Collection[str], query: str) -> bool:
+    """Returns whether partition and offset do not suffice to identify the rows of a table.
+
+    They suffice if ``query`` has read only one of ``topics``, and the table's log names no other
+    one of ``queries``.
+    """
+    return len(topics) > 1 or set(queries) != {query}
 
 
 def place_columns(

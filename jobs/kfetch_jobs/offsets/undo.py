@@ -1,6 +1,7 @@
 """Undoes a move that the job has not run since: the tables first, then the checkpoint.
 
-kfetch restores the checkpoint file by file, and the versions of the tables from before a replay.
+kfetch removes the move's micro-batch from the checkpoint. The tables from which a replay deleted
+rows get their versions from before it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from kfetch.model import TopicPartition
 from kfetch_jobs.checkpoints import backup as backups
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
 from kfetch_jobs.checkpoints.backup import Backup, Stage
-from kfetch_jobs.config import Job, Project
+from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets import checkpoint_log
 from kfetch_jobs.offsets.execution import Report, silent
-from kfetch_jobs.offsets.shared_tables import check_no_writes_since, jobs_on_same_tables
+from kfetch_jobs.offsets.shared_tables import check_no_writes_since
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
 from kfetch_jobs.progress.batch import RowsRestored
 from kfetch_jobs.progress.progress_file import append_entry
@@ -70,19 +71,20 @@ def plan_undo(job: Job) -> UndoPlan:
     return UndoPlan(job=job.name, backup=backup, before=before, now=now)
 
 
-def undo(
-    project: Project, job: Job, plan: UndoPlan, check: Check, *, report: Report = silent
-) -> None:
+def undo(job: Job, plan: UndoPlan, check: Check, *, report: Report = silent) -> None:
     """Carry out the plan, within ``jobs_at_rest``, which yields ``check``.
 
-    ``report`` gets the steps.
+    The jobs of ``jobs_on_same_tables`` must be at rest too. ``report`` gets the steps.
 
-    Raises JobsError if a table cannot go back to its version.
+    Raises JobsError if a table cannot go back to its version, or if another query has written to
+    it since.
     """
-    check_no_writes_since(job, plan.backup, jobs_on_same_tables(project, job))
     if plan.backup.tables:
         report("starting Spark, for the tables")
-        with open_rows(job, by_topic=False) as rows:
+        with open_rows(job, (), plan.now.query) as rows:
+            for table in plan.backup.tables:
+                queries = rows.queries_of(table)
+                check_no_writes_since(job, plan.backup, table, queries, plan.now.query)
             check()
             _restore_tables(rows, plan.backup, report)
     report("restoring the checkpoint")

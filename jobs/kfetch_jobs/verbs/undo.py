@@ -62,7 +62,7 @@ def undo(
             _show_undoing(plan, partitions)
             show_others(others)
         if execute:
-            undoing.undo(project, loaded, plan, check, report=report)
+            undoing.undo(loaded, plan, check, report=report)
     if as_json:
         typer.echo(json.dumps(_undoing_json(plan, execute, others)))
     else:

@@ -168,11 +168,6 @@ class ObjectPath:
             found = self.store.head(self.key)
             return str(found["e_tag"]), int(found["size"])
 
-    def written_s(self) -> float:
-        """Returns when the object was written, in seconds since 1970, by the store's clock."""
-        with self.errors():
-            return float(self.store.head(self.key)["last_modified"].timestamp())
-
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object. One request.
 

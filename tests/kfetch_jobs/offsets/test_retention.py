@@ -40,7 +40,7 @@ class ShrinkingTables(Tables):
         for tp, start in self.starts.items():
             self.kafka.log(tp).start = start
 
-    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, int]:
+    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, dict[OffsetRange, int]]:
         self.shrink()
         return super().count(ranges)
 
@@ -112,6 +112,35 @@ def test_another_partition_near_its_start(
     """A partition that does not move loses no rows, so its log start does not matter."""
     kafka.log(T0).start = 6
     asked("replay", "--to-earliest", "--topic", "clicks:1", "--execute")
+
+
+def test_unread_records_that_expire(
+    kafka: LittleKafka, asked: Ask, tables: ShrinkingTables
+) -> None:
+    """With failOnDataLoss=false they may go, and a replay of another partition changes nothing."""
+    job(JOB.replace("includeHeaders: true", "failOnDataLoss: false"))
+    asked("replay", "--to-earliest", "--topic", "clicks:1", "--execute")
+    kafka.log(T0).start = 8
+
+    check_replay(config.load(config.find(Path.cwd())).job("clicks"))
+
+
+def test_rows_above_the_position_of_a_partition_that_does_not_move(
+    kafka: LittleKafka, asked: Ask, tables: ShrinkingTables
+) -> None:
+    """A reset has left them, and a replay deletes them. So their records must be there, too."""
+    asked("reset", "--to-earliest", "--topic", "clicks:0", "--execute")
+    tables.starts = {T0: 4}
+    said = asked("replay", "--to-earliest", "--topic", "clicks:1", "--execute", code=1)
+
+    assert "of clicks-0 can't be read again, because retention has moved" in said
+    assert rows(6, 4) == tables[target()]
+    tables.starts = {}
+    kafka.log(T0).start = 0
+    asked("replay", "--to-earliest", "--topic", "clicks:1", "--execute")
+    moved = backup.last_move(CHECKPOINT)
+    assert moved is not None
+    assert {0, 1} == {one.partition for one in moved.ranges}
 
 
 def test_an_undo_before_a_run_needs_no_kafka(

@@ -39,7 +39,7 @@ class RecreatedTables(Tables):
 
     kafka: LittleKafka | None = None
 
-    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, int]:
+    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, dict[OffsetRange, int]]:
         if self.kafka:
             self.kafka.topics["clicks"].topic_id = EARLIER
         return super().count(ranges)
@@ -185,3 +185,25 @@ def test_partitions_that_the_job_has_not_read(
     committed(8)
 
     asked("replay", "--to-earliest", "--topic", "users")
+
+
+def test_another_topic_of_the_job(kafka: LittleKafka, asked: Ask, tables: Tables) -> None:
+    """A replay deletes each row above the job's position, also of a topic that does not move. Those
+    of the earlier topic can't come again."""
+    views = kafka.create("views", 1)[0]
+    views.append(*[b"v"] * 20)
+    job(JOB.replace("subscribe: clicks", "subscribe: clicks,views"))
+    for number, id_, at in ((5, EARLIER, 15), (8, kafka.topics["views"].topic_id, 4)):
+        end = offset(kafka, 6, 4)
+        end["topics"]["views"] = {"id": id_.hex, "partitions": {"0": [at, 0]}}
+        planned(number, end)
+        committed(number)
+    tables.write(target(), [("views", 0, at) for at in range(15)])
+    before, after = files(), tables[target()]
+    words = ["replay", "--to-earliest", "--topic", "clicks", "--several-rows", "--execute"]
+
+    assert "topic views was deleted and created again" in asked(*words, code=1)
+    assert (before, after) == (files(), tables[target()])
+    tables.write(target(), [])
+    tables.histories[target()][-1] = rows(6, 4)
+    assert {target(): 10} == asked(*words)["deleted"]
