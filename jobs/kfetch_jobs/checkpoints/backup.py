@@ -101,8 +101,7 @@ class Backup:
         record = asdict(replace(after, path=Path()))  # the store of a path can't be copied
         del record["path"]
         if isinstance(self.path, Path):
-            write_json(self.path / _RECORD, record)
-            sync(self.path / _RECORD, self.path)
+            write_json(self.path / _RECORD, record, lasting=True)
         else:
             (self.path / _RECORD).write_text(json.dumps(record, indent=2))
         return after

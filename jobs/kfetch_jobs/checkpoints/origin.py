@@ -64,8 +64,8 @@ def check_environment(job: Job) -> None:
         way_out = f"add --env {origin.environment}"
     raise ConfigError(
         f"job {job.name} has run with {_described(origin.environment)}, and this is "
-        f"{_described(job.environment)}: {way_out}; if the job belongs here from now on, remove "
-        f"{_notes(job)}"
+        f"{_described(job.environment)}: {way_out}; if the job belongs here from now on, "
+        f"{_forget(job)}"
     )
 
 
@@ -132,7 +132,7 @@ def _compare(job: Job, origin: Origin, clusters: Mapping[str, str]) -> None:
                 f"job {job.name}, source {view}: its checkpoint has offsets of the Kafka cluster "
                 f"{before}, and {servers} is the cluster {id_}: check --env and bootstrap.servers, "
                 "or give the job a new checkpoint, with sink.repeatRows: true; if you have deleted "
-                f"the checkpoint, or the offsets are right in this cluster, remove {_notes(job)}"
+                f"the checkpoint, or the offsets are right in this cluster, {_forget(job)}"
             )
 
 
@@ -157,8 +157,8 @@ def _write(job: Job, note: Mapping[str, Any]) -> None:
 def _write_copy(job: Job, note: Mapping[str, Any]) -> None:
     path = note_path(job)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # ``lag`` and ``offsets show`` of other users compare too
-    write_json(path, note, everybody_reads=True)
+    # ``lag`` and ``offsets show`` of other users compare too. An empty note would stop the job.
+    write_json(path, note, everybody_reads=True, lasting=True)
 
 
 def _copy_from_store(job: Job) -> None:
@@ -184,6 +184,11 @@ def _copy_from_store(job: Job) -> None:
     if both != own:
         with suppress(PermissionError):  # another user's storage: such a user moves no offsets
             _write_copy(job, both)
+
+
+def _forget(job: Job) -> str:
+    """How a user moves a job for good. A removed note would forget the topics that it has read."""
+    return f"delete the keys environment and clusters in {_notes(job)}"
 
 
 def _notes(job: Job) -> str:
@@ -219,7 +224,10 @@ def noted_runs(job: Job) -> str:
 
 
 def _read(job: Job) -> Origin | None:
-    """The note; None without one, or if it is about a checkpoint that is no more."""
+    """The note; None without one, or if it is about a checkpoint that is no more.
+
+    What a user has deleted from it fits the job, see ``_forget``.
+    """
     path, local = note_path(job), local_directory(job)
     if local is not None and not has_offsets(local):
         return None
@@ -227,8 +235,8 @@ def _read(job: Job) -> Origin | None:
         note = json.loads(path.read_text())
         origin = Origin(
             checkpoint=note["checkpoint"],
-            environment=note["environment"],
-            clusters={str(view): str(id_) for view, id_ in note["clusters"].items()},
+            environment=note.get("environment", job.environment),
+            clusters={str(view): str(id_) for view, id_ in note.get("clusters", {}).items()},
         )
     except FileNotFoundError:
         return None

@@ -44,10 +44,12 @@ def add_batch(checkpoint: Checkpoint, sources: Sequence[Offsets | None], now_s: 
 
 
 def remove_batch(path: StoredPath, number: int) -> None:
-    """Remove the last micro-batch of a checkpoint."""
-    for log in ("offsets", "commits"):
-        (path / log / str(number)).unlink(missing_ok=True)
-        (path / log / f".{number}.crc").unlink(missing_ok=True)
+    """Remove the last micro-batch of a checkpoint. A power cut does not bring it back."""
+    for log in (path / "offsets", path / "commits"):
+        (log / str(number)).unlink(missing_ok=True)
+        (log / f".{number}.crc").unlink(missing_ok=True)
+        if isinstance(log, Path):
+            sync(log)
 
 
 def _commit(checkpoint: Checkpoint) -> str:

@@ -67,11 +67,17 @@ def write_private(path: Path, text: str) -> None:
 
 
 def write_json(
-    path: Path, value: Any, indent: int | None = 2, *, everybody_reads: bool = False
+    path: Path,
+    value: Any,
+    indent: int | None = 2,
+    *,
+    everybody_reads: bool = False,
+    lasting: bool = False,
 ) -> None:
     """Write a file, then rename it: a reader sees the old file or the new one, never half of it.
 
-    Only its owner may read the file, unless ``everybody_reads``.
+    Only its owner may read the file, unless ``everybody_reads``. A ``lasting`` file is on the disk
+    when the call returns. Any other one may be empty after a power cut.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -81,10 +87,14 @@ def write_json(
                     os.fchmod(handle, 0o644)
             json.dump(value, file, indent=indent)
             file.write("\n")
+        if lasting:
+            sync(Path(name))
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
         raise
+    if lasting:
+        sync(path.parent)
 
 
 def sync(*paths: Path) -> None:

@@ -50,7 +50,8 @@ _Offset = Annotated[NonNegativeInt, Strict()]
 class _Row(BaseModel):
     topic: str
     partition: NonNegativeInt
-    committed: _Offset
+    committed: _Offset | None
+    """None for a new partition of an unfinished micro-batch."""
 
 
 class _Source(BaseModel):
@@ -88,6 +89,7 @@ def of_file(path: Path) -> MoveTarget:
             (row.topic, row.partition, row.committed)
             for one in content.sources
             for row in one.partitions
+            if row.committed is not None
         ]
     else:
         ids = {}

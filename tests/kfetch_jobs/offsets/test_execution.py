@@ -110,7 +110,8 @@ def test_a_power_cut(
     kafka: LittleKafka, asked: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The backup with its record is on the disk before a move changes anything. So is the
-    name of the new micro-batch's plan before that of its commit."""
+    name of the new micro-batch's plan before that of its commit. An undo is noted as done when the
+    disk has removed the micro-batch."""
     synced: list[Path] = []
     fsync = os.fsync
 
@@ -118,7 +119,13 @@ def test_a_power_cut(
         synced.append(Path(f"/proc/self/fd/{handle}").readlink())
         fsync(handle)
 
+    def remove(file: Path, missing_ok: bool = False) -> None:
+        synced.append(Path("removed") / file.name)
+        unlink(file, missing_ok)
+
+    unlink = Path.unlink
     monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(Path, "unlink", remove)
     asked("reset", "--to-earliest", "--execute")
 
     here = CHECKPOINT.resolve()
@@ -127,7 +134,13 @@ def test_a_power_cut(
     first = {*made.rglob("*"), made, made.parent, made.parent.parent}
     assert set() == first - {*synced[:plan]}
     assert plan < commit
-    assert made / "move.json" in synced[commit:]
+    assert made in synced[commit:]
+
+    synced.clear()
+    asked("undo", "--execute")
+    removed = synced.index(Path("removed/8"))
+    logs = [synced.index(here / log, removed) for log in ("offsets", "commits")]
+    assert made in synced[max(logs) :]
 
 
 def test_no_undo_after_a_run(kafka: LittleKafka, asked: Ask) -> None:
@@ -168,6 +181,24 @@ def test_offsets_that_were_shown_are_a_file(
     Path("file").write_text(json.dumps(told))
     said = asked("reset", "--from-file", "file", code=1)
     assert "belong to an earlier topic clicks (id ffff" in said
+
+
+def test_a_new_partition_of_an_unfinished_batch_is_shown(
+    kafka: LittleKafka, kfetch: Command, asked: Ask
+) -> None:
+    """It has no committed offset. A reset to the shown offsets leaves it where it is."""
+    kafka.create("other", 1)
+    kafka.topics["clicks"].logs += kafka.topics["other"].logs
+    kafka.log(TopicPartition("clicks", 2)).append(b"n", b"n")
+    planned(8, offset(kafka, 6, 4, 2))
+    shown = kfetch("offsets", "show", "clicks", "--json")[1]
+    assert [6, 4, None] == [
+        each["committed"] for each in json.loads(shown)["sources"][0]["partitions"]
+    ]
+    Path("file").write_text(shown)
+
+    words = ["--from-file", "file", "--execute", "--give-up-batch"]
+    assert [(6, 6), (4, 4), (0, 0)] == to(asked("reset", *words))
 
 
 def test_a_batch_without_its_commit(kafka: LittleKafka, asked: Ask) -> None:

@@ -73,7 +73,7 @@ def test_another_cluster(the_job: Job, kafka: LittleKafka, asked: Callable[..., 
 
     said = asked("reset", "--to-earliest", code=2)
     assert "its checkpoint has offsets of the Kafka cluster another" in said
-    assert f"remove {stored(the_job)} and /" in said
+    assert f"environment and clusters in {stored(the_job)} and /" in said
     on_another_host()
     stored(the_job).unlink()
     asked("reset", "--to-earliest")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kfetch_jobs import config
+from kfetch_jobs.checkpoints.origin import note_run, noted_topic_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.run.start_checks import check_origin
@@ -63,16 +65,61 @@ def test_a_command_of_another_environment(
 
 
 def test_a_run_of_another_environment(kafka: LittleKafka, production: None) -> None:
-    """The run refuses. The way out is the option, or a removed note."""
+    """The run refuses. The way out is the option, or to delete two keys of the note."""
     check_origin(the_job())
     way_out = (
         "the environment prod: leave out --env, KFETCH_ENV and environment in conf/kfetch.yml;"
     )
-    with pytest.raises(ConfigError, match=f"{way_out} .* remove"):
+    with pytest.raises(ConfigError, match=f"{way_out} .* delete the keys"):
         check_origin(the_job("prod"))
 
-    NOTE.unlink()
+    delete_keys()
     assert check_origin(the_job("prod"))
+    assert "prod" == json.loads(NOTE.read_text())["environment"]
+
+
+def delete_keys() -> None:
+    """What the errors tell a user whose job moved for good."""
+    note = json.loads(NOTE.read_text())
+    del note["environment"], note["clusters"]
+    NOTE.write_text(json.dumps(note))
+
+
+@pytest.mark.parametrize("lacks", ["environment", "clusters"])
+def test_a_note_without_one_of_its_keys(kafka: LittleKafka, lacks: str) -> None:
+    """What it lacks is not compared, and the next run writes it again."""
+    check_origin(the_job())
+    note = json.loads(NOTE.read_text())
+    NOTE.write_text(json.dumps({key: value for key, value in note.items() if key != lacks}))
+
+    assert check_origin(the_job())
+    assert note == json.loads(NOTE.read_text())
+
+
+def test_what_stays_in_a_note(kafka: LittleKafka) -> None:
+    """The topics that the job has read stay, for a replay, and that the job has run."""
+    check_origin(the_job())
+    note_run(the_job(), {"clicks": frozenset({"aa"})})
+    delete_keys()
+    check_origin(the_job())
+
+    assert "aa" in noted_topic_ids(the_job())["clicks"]
+    assert json.loads(NOTE.read_text())["ran"]
+
+
+def test_a_note_is_on_the_disk_when_the_run_starts(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a power cut leaves no empty note, which would stop the job."""
+    synced: list[Path] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").readlink())
+    )
+    check_origin(the_job())
+
+    file, directory = synced
+    assert file.name.startswith(f".{NOTE.name}.")
+    assert NOTE.resolve().parent == directory
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -104,7 +151,7 @@ def test_a_run_at_another_cluster(kafka: LittleKafka) -> None:
     with pytest.raises(ConfigError) as refused:
         check_origin(the_job())
     assert "of the Kafka cluster little, and 127.0.0.1:" in refused.value.message
-    way_out = "if you have deleted the checkpoint, or the offsets are right in this cluster, remove"
+    way_out = "the offsets are right in this cluster, delete the keys environment and clusters in"
     assert way_out in refused.value.message
     assert note == json.loads(NOTE.read_text())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kfetch_jobs.util.files import owner_only, sync, try_lock
+from kfetch_jobs.util.files import owner_only, sync, try_lock, write_json
 
 
 def test_a_claim_is_exclusive_and_names_its_holder(tmp_path: Path) -> None:
@@ -66,3 +66,27 @@ def test_a_file_system_without_fsync(
             sync(tmp_path)
     else:
         sync(tmp_path)
+
+
+def test_a_file_that_a_power_cut_leaves_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk has its text before its name, and its name before the call returns."""
+    events: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(handle: int) -> None:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        events.append("directory" if path == tmp_path else path.read_text().strip())
+        fsync(handle)
+
+    def renamed(source: str, target: Path) -> None:
+        events.append("renamed")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    write_json(tmp_path / "note", [1], None)
+    assert ["renamed"] == events
+    write_json(tmp_path / "note", [1], None, lasting=True)
+    assert ["renamed", "[1]", "renamed", "directory"] == events
