@@ -146,7 +146,8 @@ def match_sources(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
     """Returns the number of the checkpoint's source for each view; None if there is no source.
 
     Spark numbers sources in the order of the query's plan, without names. The topics show which
-    source belongs to a view. Raises JobsError if they do not, or if a single view has several
+    source belongs to a view. The last view and the last source that are left belong together: the
+    view's topics have changed. Raises JobsError if nobody can tell, or if a single view has several
     sources.
     """
     views = {view: job.parsed_options(view) for view in job.file.views()}
@@ -171,6 +172,10 @@ def match_sources(job: Job, checkpoint: Checkpoint) -> dict[str, int | None]:
                 f"kfetch offsets show {job.name} prints all of them"
             )
         numbers[view] = matches[0] if matches else None
+    new_views = [view for view, number in numbers.items() if number is None]
+    unmatched = [number for number in topics if number not in numbers.values()]
+    if len(new_views) == len(unmatched) == 1:
+        numbers[new_views[0]] = unmatched[0]
     return numbers
 
 

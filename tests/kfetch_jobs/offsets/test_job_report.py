@@ -12,6 +12,9 @@ import pytest
 
 from kfetch.admin import sources
 from kfetch.model import TopicPartition
+from kfetch_jobs import config
+from kfetch_jobs.checkpoints.checkpoint import job_checkpoint
+from kfetch_jobs.offsets.job_report import match_sources
 from tests.kfetch.wire.little import DESCRIBE_ONLY, LittleKafka
 from tests.kfetch_jobs.checkpoints import committed, job, offset, planned
 from tests.kfetch_jobs.commands import Command
@@ -372,3 +375,29 @@ def test_sources_with_the_same_topics(kafka: LittleKafka, kfetch: Command) -> No
 
     assert 1 == code
     assert "kfetch can't match views and offsets; kfetch offsets show clicks prints all" in err
+
+
+@pytest.mark.parametrize("topics", [["clicks", "old"], ["old", "clicks"]])
+def test_a_source_whose_topic_changed(kafka: LittleKafka, topics: list[str]) -> None:
+    """The last view without a source has the last source without a view. Spark continues there."""
+    job(TWO_SOURCES)
+    ends = {"clicks": offset(kafka, 2, 1), "old": {"old": {"0": 5}}}
+    planned(0, *(ends[topic] for topic in topics))
+    committed(0)
+
+    expected = {"clicks": topics.index("clicks"), "users": topics.index("old")}
+    assert expected == sources_of_views()
+
+
+def sources_of_views() -> dict[str, int | None]:
+    the_job = config.load(config.find(Path.cwd())).job("clicks")
+    return match_sources(the_job, job_checkpoint(the_job))
+
+
+def test_a_view_that_is_new(kafka: LittleKafka) -> None:
+    """A source that several views may have belongs to none of them."""
+    job(TWO_SOURCES.replace("transform", "  views: {cluster: local, subscribe: views}\ntransform"))
+    planned(0, offset(kafka, 2, 1), {"old": {"0": 5}})
+    committed(0)
+
+    assert {"clicks": 0, "users": None, "views": None} == sources_of_views()
