@@ -151,7 +151,9 @@ _UNFINISHED = "unfinished"
 
 def _drop_unfinished(repository: Path) -> None:
     for marker in (repository / _UNFINISHED).glob("*"):
-        (repository / marker.read_text()).unlink(missing_ok=True)
+        target = repository / marker.read_text()
+        if target.is_file():  # an empty marker, of a full disk, names the repository itself
+            target.unlink()
         marker.unlink()
 
 
@@ -165,13 +167,13 @@ def _resolver() -> Any:
             repository, target = artifact.context.repo_cache, artifact.cached_path
             marker = repository / _UNFINISHED / target.name
             marker.parent.mkdir(parents=True, exist_ok=True)
-            marker.write_text(str(target.relative_to(repository)))
             try:
+                marker.write_text(str(target.relative_to(repository)))
                 return super().download(artifact)
             except BaseException:
                 target.unlink(missing_ok=True)
                 raise
             finally:
-                marker.unlink()
+                marker.unlink(missing_ok=True)
 
     return MarkingResolver()

@@ -114,10 +114,10 @@ class LogStream:
         """Write text, with the time at the start of each line."""
         with self._log.lock:
             stamp = self._log.stamp()
-            for line in io.StringIO(text, newline="\n"):
-                self._stream.write(line if self._inside_line else stamp + line)
-                self._inside_line = not line.endswith("\n")
             with suppress(OSError, ValueError):  # a full disk, or a closed stream: the log goes on
+                for line in io.StringIO(text, newline="\n"):
+                    self._stream.write(line if self._inside_line else stamp + line)
+                    self._inside_line = not line.endswith("\n")
                 self._stream.flush()
             if not self._inside_line:
                 self._log.note_written(len(stamp) + len(text))

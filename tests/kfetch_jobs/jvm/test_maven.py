@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import resource
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -184,3 +185,25 @@ def test_half_a_download_is_dropped(tmp_path: Path) -> None:
         path.write_text("g/half.jar")
     maven._drop_unfinished(tmp_path)
     assert (half.exists(), whole.exists(), marker.exists()) == (False, True, False)
+
+
+def test_a_disk_that_is_full_at_a_download(cache: Path) -> None:
+    """The error says so, and no marker stays. An empty marker of an earlier version names no file,
+    and the next call passes over it."""
+    repository = cache / "maven" / "repository"
+    repository.mkdir(parents=True)
+    context = SimpleNamespace(repo_cache=repository)
+    artifact: Any = SimpleNamespace(context=context, cached_path=repository / "g" / "x.pom")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # files can be made, not written
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            maven._resolver().download(artifact)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [] == [*(repository / "unfinished").iterdir()]
+
+    marker = repository / "unfinished" / "x.pom"
+    marker.touch()
+    maven._drop_unfinished(repository)
+    assert (False, True) == (marker.exists(), repository.is_dir())

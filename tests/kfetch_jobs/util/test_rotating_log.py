@@ -15,7 +15,7 @@ import pytest
 from kfetch_jobs.supervise.log_tail import last_lines
 from kfetch_jobs.util import redact, rotating_log
 from kfetch_jobs.util.redact import _RotatingFile, redacted_log
-from kfetch_jobs.util.rotating_log import RunLog, older_log
+from kfetch_jobs.util.rotating_log import LogStream, RunLog, older_log
 
 _WRITER = """
 import sys
@@ -146,3 +146,12 @@ def test_the_last_lines_of_a_rotated_log(tmp_path: Path) -> None:
 
     assert ["b", "c", "d"] == last_lines(log, 3)
     assert ["d"] == last_lines(log, 1)
+
+
+def test_a_line_on_a_full_disk(tmp_path: Path) -> None:
+    """It is lost, and the run goes on. A stream that flushes each line fails in its write."""
+    written = list[int]()
+    with suppress(OSError), open("/dev/full", "w", buffering=1) as full:  # its close fails, too
+        stream = LogStream(full, RunLog(tmp_path / "run.log"))
+        written.extend(stream.write(f"batch {number}: ok\n") for number in (1, 2))
+    assert [12, 12] == written
