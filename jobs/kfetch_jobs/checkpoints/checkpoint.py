@@ -43,7 +43,8 @@ def check_movable(job: Job) -> None:
 def _elsewhere(job: Job, why: str) -> JobsError:
     return JobsError(
         f"the checkpoint {job.checkpoint} is not on this machine{_default(job)}, and {why}",
-        action="Copy its directories offsets and commits here, and name the copy in the job's file",
+        action="Copy its directories offsets, commits and sources and its file metadata here, "
+        "and name the copy in the job's file",
     )
 
 

@@ -8,10 +8,10 @@
     undo.py            undoes a move that the job has not run since
     checkpoint_log.py  the micro-batch in the checkpoint that moves a job
     table_rows.py      deletes and restores rows of Delta tables
-    shared_tables.py   other jobs that write the same tables
+    shared_tables.py   which topics and jobs may have rows in the same tables
 
 kfetch copies the checkpoint first (``kfetch_jobs.checkpoints.backup``). A move is a micro-batch of
-its own, without rows, behind the last one in the checkpoint. Batch numbers only grow, even when you
-undo a move. Delta silently skips a batch if it has recorded the same or a higher number of the
-query.
+its own, without rows, behind the last one in the checkpoint. So batch numbers grow, also when a job
+goes back. Delta silently skips a batch if it has recorded the same or a higher number of the query.
+An undo removes the move's micro-batch, whose number no table has recorded.
 """

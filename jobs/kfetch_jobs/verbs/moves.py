@@ -153,9 +153,9 @@ def replay(
     """Read records again from an earlier offset. Afterwards the table has each row once.
 
     kfetch first deletes the rows of these offsets from an append table and from the dead letters.
-    It finds the rows by the columns partition and offset. If there are several topics, it also
-    needs the column topic. The transform must keep these columns. A merge needs no deletion,
-    because it replaces its rows.
+    It finds the rows by the columns topic, partition and offset. The transform must keep these
+    columns. Without topic, the table must have rows of one topic and of this job alone. A merge
+    needs no deletion, because it replaces its rows.
 
     Stop or pause the job first. Also stop other jobs that write the same table. They must not read
     the same topic. Without --execute nothing changes. With it, kfetch starts Spark for the

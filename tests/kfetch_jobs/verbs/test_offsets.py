@@ -99,3 +99,13 @@ def test_a_checkpoint_on_another_file_system(kafka: LittleKafka, project: Path) 
             checkpoint.job_checkpoint(the_job())
     job(JOB + f"checkpoint: file://{project}/a b\n")
     assert project / "a b" == checkpoint.job_checkpoint(the_job()).path
+
+
+def test_what_to_copy_of_a_checkpoint_elsewhere(kafka: LittleKafka) -> None:
+    """A job whose checkpoint lacks its metadata starts under a new query id, and Delta would take
+    each micro-batch for a new one."""
+    job(JOB + "checkpoint: viewfs://name/x\n")
+    with pytest.raises(
+        JobsError, match="directories offsets, commits and sources and its file met"
+    ):
+        checkpoint.job_checkpoint(the_job())
