@@ -204,15 +204,21 @@ def after_interruption(file: JobFile, state: JobState, now: float) -> JobState:
 
 
 def after_refusal(file: JobFile, state: JobState, sentence: str, now: float) -> JobState:
-    """Returns the state of a due job that can't be started now. That is no failure either."""
-    due_s = now + file.restart.initial
-    state = replace(state, phase=Phase.WAITING, due_s=due_s, ready_s=None, forced=True)
+    """Returns the state of a due job that can't be started now. That is no failure either.
+
+    Its pauses grow as after failures. Those so far tell how long the next one is.
+    """
+    since_s = state.since_s if state.refusal else now
+    pause_s = file.restart.initial + (now - since_s) * (file.restart.factor - 1)
+    due_s = now + min(file.restart.max, pause_s)
+    state = _moved(state, Phase.WAITING, since_s, due_s=due_s, forced=True)
     return replace(state, refusal=sentence)
 
 
 def after_reading(file: JobFile, state: JobState, now: float) -> JobState:
     """Returns the state of a job whose file could not be read until now."""
-    if state.phase in (Phase.WAITING, Phase.FINISHED):
+    is_done = state.phase is Phase.FINISHED and file.trigger.availableNow and not file.after
+    if state.phase in (Phase.WAITING, Phase.FINISHED) and not is_done:
         return initial_state(file, now, state)
     return replace(state, refusal="")
 

@@ -14,7 +14,7 @@ from kfetch_jobs.supervise import supervisor as supervisor_module
 from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.status_reader import read_status
-from tests.kfetch_jobs.stage import CONTINUOUS, ONCE, UNTIL_TERM, Stage
+from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, ONCE, UNTIL_TERM, Stage
 
 HOURLY = CONTINUOUS.replace("processingTime: 2s", 'cron: "0 * * * *"')
 SHARED = CONTINUOUS.replace("${storage}/clicks/table", "${storage}/shared")
@@ -111,6 +111,29 @@ def test_a_cron_job_keeps_its_time(a_job: Callable[..., Stage]) -> None:
         )
         stage.ahead_s = 3601
         stage.until_runs(supervisor, "a")
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_a_finished_job_does_not_run_again(stage: Stage, adopted: bool) -> None:
+    """Its supervisor was killed, before or after it saw the end of the run. The job's file can be
+    read only later. Then the job has still finished."""
+    stage.job("a", ONCE, COPY_REPORT.format(kind="finished"))
+    with stage.supervisor() as first:
+        first.tick(stage.now)
+        if not adopted:
+            stage.until_phase(first, "a", Phase.FINISHED)
+    file = stage.directory / "conf" / "jobs" / "a.yml"
+    file.write_text(with_secret(file.read_text(), stage))
+    with stage.supervisor() as supervisor:
+        stage.until_phase(supervisor, "a", Phase.FINISHED)
+        mount_secret(stage)
+        stage.ahead_s = 400
+        for _ in range(2):
+            supervisor.tick(stage.now)
+        assert (Phase.FINISHED, [ExitKind.FINISHED]) == (
+            stage.phase("a"),
+            [run.kind for run in stage.runs("a")],
+        )
 
 
 def test_a_paused_job_stays_so(a_job: Callable[..., Stage]) -> None:

@@ -15,6 +15,8 @@ from kfetch_jobs.supervise.state_machine import (
     after_exit,
     after_interruption,
     after_launch,
+    after_reading,
+    after_refusal,
     apply_order,
     initial_state,
     interrupt,
@@ -127,6 +129,34 @@ def test_pauses_grow_up_to_a_limit() -> None:
 
     assert [5, 10, 20, 300, 300] == pauses
     assert 360 == job_file("continuous").restart.pause_s(99, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("restart", "pauses"),
+    [
+        (STEADY, [5, 10, 20, 40, 80, 160, 300, 300]),
+        (STEADY | {"initial": "1m", "max": "2m"}, [60, 120, 120]),
+        (STEADY | {"factor": 1}, [5, 5, 5]),
+        (STEADY | {"factor": 3}, [5, 15, 45]),
+    ],
+)
+@pytest.mark.parametrize("phase", [W, B])
+def test_pauses_of_refused_starts_grow(
+    phase: Phase, restart: dict[str, object], pauses: list[float]
+) -> None:
+    """A job that can't start is looked at less and less often, as after failures. The pauses begin
+    anew once a start was not refused, however long the job had waited before."""
+    file, now = job_file("continuous", restart=restart), NOW + 86_400
+    state = at(phase, due_s=NOW, failures=2)
+    for _ in range(2):
+        actual = []
+        for _ in pauses:
+            state = after_refusal(file, state, "no checkpoint", now)
+            actual.append((state.due_s or 0) - now)
+            now = state.due_s or 0
+        assert (pauses, W, 2) == (actual, state.phase, state.failures)
+        state = replace(after_launch(file, state, now), phase=phase)
+        now += 3600
 
 
 def test_a_healthy_run_makes_failures_forgotten() -> None:
@@ -343,6 +373,30 @@ def test_no_time_passed_meanwhile() -> None:
     assert NEXT_HOUR + 3600 == initial_state(HOURLY, LATE, ended_s=NOW).due_s
     # Somebody has set the clock back.
     assert NEXT_HOUR == initial_state(HOURLY, NOW, waiting, ended_s=LATE + 9999).due_s
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "phase", "due_s"),
+    [
+        (ONCE, at(F), F, None),
+        (ONCE, at(W, due_s=NOW), W, LATE),
+        (HOURLY, at(F), W, NEXT_HOUR + 3600),  # the run ended while its trigger was unknown
+        (HOURLY, at(W, due_s=NEXT_HOUR), W, NEXT_HOUR),
+        (CHAINED, at(F), W, None),
+        (FOREVER, at(F), W, LATE),
+        (FOREVER, at(B, due_s=LATE + 5), B, LATE + 5),
+        (FOREVER, at(S), S, None),
+        (FOREVER, at(X), X, None),
+    ],
+)
+def test_a_file_that_can_be_read_later(
+    file: JobFile, before: JobState, phase: Phase, due_s: float | None
+) -> None:
+    """Its trigger says when the job runs next. A job that runs once and has finished does not run
+    again. Nor does one that waits for an order."""
+    state = after_reading(file, replace(before, refusal="no secret"), LATE)
+
+    assert (phase, due_s, "") == (state.phase, state.due_s, state.refusal)
 
 
 @pytest.mark.parametrize(
