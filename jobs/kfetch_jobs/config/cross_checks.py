@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
 
 from kfetch.storage.locations import place
 from kfetch_jobs.config.job import Job
@@ -11,10 +12,13 @@ from kfetch_jobs.config.yamlfile import suggestion
 from kfetch_jobs.util.wording import counted
 
 
-def mistakes(jobs: Mapping[str, Job]) -> list[str]:
-    """Returns one sentence for each mistake, with file and line."""
-    shared = (*_shared_checkpoints(jobs), *_same_rows(jobs))
-    return [*_after_mistakes(jobs), *_cycles(jobs), *shared]
+def mistakes(jobs: Mapping[str, Job], names: Collection[str]) -> list[str]:
+    """Returns one sentence for each mistake, with file and line.
+
+    ``jobs``: those with valid files. ``names``: of all jobs.
+    """
+    after = (sentence for job in jobs.values() for sentence in after_mistakes(job, names, jobs))
+    return [*after, *_cycles(jobs), *_shared_checkpoints(jobs), *_same_rows(jobs)]
 
 
 def room_warnings(jobs: Iterable[Job], concurrency: int) -> list[str]:
@@ -28,17 +32,22 @@ def room_warnings(jobs: Iterable[Job], concurrency: int) -> list[str]:
     return [f"{room}, and {number} ({', '.join(endless)}): some never start: raise concurrency"]
 
 
-def _after_mistakes(jobs: Mapping[str, Job]) -> Iterator[str]:
-    for job in jobs.values():
-        line = job.document.file_line(("after",))
-        for name in job.file.after:
-            if name not in jobs:
-                yield f"{line}: after names no job: {name}: {suggestion(name, jobs)}"
-            elif not jobs[name].file.trigger.finite:
-                yield (
-                    f"{line}: after waits for ever: {name} ({jobs[name].file.trigger}) does not "
-                    "end: only a job with availableNow or cron does"
-                )
+def after_mistakes(
+    job: Job, names: Collection[str], jobs: Mapping[str, Job] = MappingProxyType({})
+) -> Iterator[str]:
+    """Yields a sentence for each job in ``after`` that does not exist, or never ends.
+
+    ``names``: of all jobs. Only ``jobs`` tell whether they end.
+    """
+    at = f"{job.document.file_line(('after',))}: after waits for ever"
+    for name in job.file.after:
+        if name not in names:
+            yield f"{at}: there is no job {name}: {suggestion(name, names)}"
+        elif name in jobs and not jobs[name].file.trigger.finite:
+            yield (
+                f"{at}: {name} ({jobs[name].file.trigger}) does not end: only a job with "
+                "availableNow or cron does"
+            )
 
 
 def _cycles(jobs: Mapping[str, Job]) -> Iterator[str]:

@@ -143,8 +143,8 @@ class Project:
     def jobs_and_mistakes(self) -> tuple[dict[str, Job], list[str]]:
         """Returns the jobs with valid files, and the mistakes of all files."""
         jobs: dict[str, Job] = {}
-        wrong = list(self._misnamed_files())
-        for name in self.jobs():
+        wrong, names = list(self._misnamed_files()), self.jobs()
+        for name in names:
             try:
                 jobs[name] = self.job(name)
             except ConfigError as error:
@@ -152,8 +152,7 @@ class Project:
             except Exception as error:  # a bug that one job triggers must not stop the others
                 wrong.append(mistakes.unexpected_mistake(name, error))
         # A mistake in the project's file comes up for each job, and is listed once.
-        # The cross checks need all jobs: without an invalid one, ``after`` would seem wrong.
-        return jobs, list(dict.fromkeys(wrong)) or cross_checks.mistakes(jobs)
+        return jobs, [*dict.fromkeys(wrong), *cross_checks.mistakes(jobs, names)]
 
     def _misnamed_files(self) -> Iterator[str]:
         """Files with the suffix of YAML that kfetch does not read."""

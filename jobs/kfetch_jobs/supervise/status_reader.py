@@ -16,6 +16,7 @@ from kfetch_jobs.checkpoints.backup import interrupted_move
 from kfetch_jobs.checkpoints.fresh_start import fresh_start_refusal
 from kfetch_jobs.checkpoints.location import local_directory
 from kfetch_jobs.config import Job, Project
+from kfetch_jobs.config.cross_checks import after_mistakes
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.models import Health
 from kfetch_jobs.errors import ConfigError, JobsError
@@ -174,6 +175,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
         last_batch=last.batch if last else None,
         unreachable=unreachable,
         unhealthy=(
+            *(after_mistakes(job, project.jobs()) if job.file.enabled else ()),
             *_interrupted_move(job),
             *_problems(job, recorded, pulse, lag, now),
             *_broker_problems(state, unreachable, now),

@@ -134,7 +134,7 @@ IN_JOB = [
         "14: trigger.timezone is ",
     ),
     ("processingTime: 2s", "cron: 0 * * * *\n  overlap: kill", "14: trigger.overlap is 'kill': kn"),
-    ("trigger:", "after: [other]\ntrigger:", "12: after names no job: other: known here: clicks"),
+    ("trigger:", "after: [other]\ntrigger:", "12: after waits for ever: there is no job other: k"),
     ("trigger:", "after: clicks\ntrigger:", "12: after waits for ever: clicks (every 2 seconds)"),
     ("processingTime: 2s", "cron: 0 * * * *\nafter: x", "1: after and cron exclude each other"),
     (
@@ -422,6 +422,22 @@ def test_mistakes_in_an_environment(project: Path, text: str, name: str, sentenc
 
     with pytest.raises(ConfigError, match="^" + re.escape(sentence)):
         checked(config.load(config.find(project), ENVIRON, name))
+
+
+def test_a_mistake_beside_those_between_jobs(project: Path) -> None:
+    """An invalid file hides no mistake between the other ones. It still is a job, so ``after`` may
+    name it."""
+    for name, more in (("a", "after: [b, bb]"), ("b", "x: 1"), ("c", "checkpoint: data/clicks")):
+        (project / "conf" / "jobs" / f"{name}.yml").write_text(f"{JOB}{more}\n")
+    (project / "conf" / "jobs" / "clicks.yml").write_text(f"{JOB}checkpoint: data/clicks\n")
+
+    _, mistakes = config.load(config.find(project), ENVIRON).jobs_and_mistakes()
+
+    assert ["b.yml:14: the key x", "a.yml:14: after waits for ever: there is no job bb"] == [
+        mistakes[0][len("conf/jobs/") :][:19],
+        mistakes[1][len("conf/jobs/") :][:50],
+    ]
+    assert any("clicks.yml:14: job c has this checkpoint too" in one for one in mistakes)
 
 
 @pytest.mark.parametrize("other", ["data/one", "file:{}/conf/data/one"])

@@ -16,7 +16,7 @@ from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.supervisor import Supervisor
-from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, PATIENCE_S, UNTIL_TERM, Stage
+from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, ONCE, PATIENCE_S, UNTIL_TERM, Stage
 
 SHARED = CONTINUOUS.replace("${storage}/clicks/table", "${storage}/shared")
 HOURLY = CONTINUOUS.replace("processingTime: 2s", 'cron: "0 * * * *"')
@@ -199,6 +199,29 @@ def test_a_job_without_a_file_is_not_started_again(stage: Stage) -> None:
         stage.until_runs(supervisor, "hourly")
     with stage.supervisor():
         assert ["hourly"] == list(shown(stage))
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_job_after_one_that_does_not_exist(stage: Stage, deleted: bool) -> None:
+    """It waits for ever, so it is unhealthy, with the sentence of ``validate``. The other job was
+    deleted, or there was none, and a mistake ended no supervisor after a kill."""
+    stage.job("first", ONCE, COPY_REPORT.format(kind="finished"))
+    if deleted:
+        stage.job("second", f"{ONCE}after: first\n", UNTIL_TERM)
+    with stage.supervisor() as supervisor:
+        supervisor.tick(stage.now)
+    os.rename(file_of(stage, "first"), file_of(stage, "fist"))
+    stage.job("second", f"{ONCE}after: first\n", UNTIL_TERM)
+    sentence = "conf/jobs/second.yml:13: after waits for ever: there is no job first: did you mean "
+    with stage.supervisor() as supervisor:
+        for _ in range(2):
+            supervisor.tick(stage.now)
+            second = shown(stage)["second"]
+            assert (Phase.WAITING, (f"{sentence}fist?",)) == (second.phase, second.unhealthy)
+            assert [*second.unhealthy] == stage.project.jobs_and_mistakes()[1][:1]
+        stage.job("second", f"{ONCE}after: first\nenabled: false\n", UNTIL_TERM)
+        (disabled,) = shown(stage)["second"].unhealthy
+        assert disabled.startswith("its file disables it")
 
 
 def test_a_disabled_job_that_still_runs(stage: Stage) -> None:
