@@ -185,7 +185,7 @@ class JobStatus:
 
         kfetch does not know it without a valid file, because the file says where the progress is.
         """
-        known = not self.orphan and not self.mistake and not self.elsewhere
+        known = self.pid is not None and not self.orphan and not self.mistake
         return known and self.phase is Phase.RUNNING and self.pulse_s is None
 
     def to_json(self) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class _Recorded:
     """The running supervisor; None if none runs."""
     states: Mapping[str, JobState]
     runs: Mapping[str, Run]
-    """The run of each job that has no end yet."""
+    """The run of each job that has no end yet. Without a supervisor, it has a process."""
     storage: Path
     waits_here: bool = False
     """Whether the states are those of another host's supervisor, or of the last one."""
@@ -93,11 +93,13 @@ class _Recorded:
     def of(cls, project: Project, store: Store) -> Self:
         last = store.last_supervisor()
         running = last if last is None or last.ended_s is None else None
+        supervisor, storage = running if supervisor_alive(running) else None, project.storage
+        open_ = (run for run in store.open_runs() if supervisor or run_process(storage, run).alive)
         return cls(
-            supervisor=running if supervisor_alive(running) else None,
+            supervisor=supervisor,
             states=store.states(),
-            runs={run.job: run for run in store.open_runs()},
-            storage=project.storage,
+            runs={run.job: run for run in open_},
+            storage=storage,
         )
 
     def runs_on(self, name: str) -> bool:
@@ -234,6 +236,8 @@ def _problems(
     elif state is not None:
         if recorded.waits_here:
             yield from failure_problems(state)
+        elif state.phase.has_process and not (recorded.supervisor or job.name in recorded.runs):
+            yield "its process has ended, and no supervisor has recorded how"
         else:
             yield from health_problems(job.file.health, state, pulse, lag, now)
         yield from _room_problems(job.file.health, state, recorded.queue_place(job.name), now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from kfetch_jobs.progress.reports import Pulse, broker_report_path, write_pulse
 from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
+from kfetch_jobs.util.process import start_of
 from tests.kfetch.admin.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.metrics.scrape import BATCH, sample_of, scraped, series_of
 from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
@@ -57,7 +59,8 @@ def _begin(loaded: Project) -> None:
                 pid=pid, process_started_s=started, environment=None, started_s=now, ended_s=None
             )
         )
-        store.begin("clicks", running, now - 5)
+        run = store.begin("clicks", running, now - 5)
+        store.started(run, os.getpid(), now - 5, start_of(os.getpid()))
     (loaded.storage / "clicks").mkdir(parents=True, exist_ok=True)
     pulse = Pulse(at=now, batch=4, lag=5, lag_s=2.5, query=QUERY.stream)
     write_pulse(loaded.storage / "clicks", pulse)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.disk_space import DiskSpace
+from kfetch_jobs.util.process import start_of
 from kfetch_jobs.verbs import status as status_verb
 from kfetch_jobs.verbs.status import _about
 from tests.kfetch_jobs.commands import Command
@@ -26,11 +28,15 @@ from tests.kfetch_jobs.projects import JOB
 from tests.kfetch_jobs.stage import change_database
 
 
+DEAD = "its process has ended, and no supervisor has recorded how"
+
+
 @pytest.mark.parametrize(
     ("phase", "about"),
     [
         (Phase.WAITING, "not supervised: kfetch up"),
-        (Phase.RUNNING, "not supervised: kfetch up"),
+        (Phase.RUNNING, f"{DEAD}; not supervised: kfetch up"),
+        (Phase.STOPPING, f"{DEAD}; not supervised: kfetch up"),
         (Phase.BACKOFF, "failed 2 times in a row: no disk; not supervised: kfetch up"),
         (Phase.FINISHED, "no disk"),
     ],
@@ -38,7 +44,8 @@ from tests.kfetch_jobs.stage import change_database
 def test_a_job_that_nobody_supervises(
     kfetch: Command, shop: Path, phase: Phase, about: str
 ) -> None:
-    """Without a supervisor, status says so for each job with a next step."""
+    """Without a supervisor, status says so for each job with a next step. It does not call a job
+    running that has no process."""
     with Store.of(shop / ".kfetch" / "storage") as store:
         store.save(
             {
@@ -65,7 +72,8 @@ def _status_of(
         write_pulse(directory, pulse)
     with Store.of(shop / ".kfetch" / "storage") as store:
         state = JobState(phase=Phase.RUNNING, since_s=50.0, started_s=50.0)
-        store.begin("clicks", state, 50.0)
+        run = store.begin("clicks", state, 50.0)
+        store.started(run, os.getpid(), 0.0, start_of(os.getpid()))
     rows = kfetch("status")[1].splitlines()
     cells = next(row for row in rows if row.startswith("clicks")).split("  ")
     (job,) = json.loads(kfetch("status", "--json")[1])["jobs"]
@@ -93,6 +101,23 @@ def test_an_idle_job_after_its_resume(kfetch: Command, shop: Path) -> None:
     assert not job["starting"]
 
 
+@pytest.mark.parametrize("start", ["", "another boot/1"])
+def test_a_run_whose_process_is_dead(kfetch: Command, shop: Path, start: str) -> None:
+    """Nobody records its end while no supervisor runs. So status does not measure its pulse and its
+    lag, and says that the process has ended. The process may have died before its pid was known."""
+    _status_of(kfetch, shop, Pulse(at=60.0, batch=41, lag=9))
+    with Store.of(shop / ".kfetch" / "storage") as store:
+        assert store.open_runs()
+        change_database(shop / ".kfetch" / "storage", "UPDATE process_starts SET start = ?", start)
+        if not start:
+            change_database(shop / ".kfetch" / "storage", "UPDATE runs SET pid = NULL")
+    code, out, _ = kfetch("status", "--json")
+    (job,) = json.loads(out)["jobs"]
+
+    assert (3, [DEAD], None) == (code, job["unhealthy"], job["pid"])
+    assert "starting" not in kfetch("status")[1]
+
+
 def test_an_unknown_lag_is_explained() -> None:
     """A healthy job with ``?`` says when its lag is known. A known lag needs no words."""
     waits = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=60.0)
@@ -102,11 +127,15 @@ def test_an_unknown_lag_is_explained() -> None:
     assert "" == _about(replace(waits, lag=3), 61.0, supervised=True)
 
 
-@pytest.mark.parametrize("unknown", [{"orphan": True}, {"mistake": "jobs/clicks.yml:3: no"}])
+@pytest.mark.parametrize(
+    "unknown", [{"orphan": True}, {"mistake": "jobs/clicks.yml:3: no"}, {"pid": None}]
+)
 def test_a_running_job_without_a_valid_file(unknown: dict[str, Any]) -> None:
-    """Without its file nobody knows its progress, so status does not say that the job starts."""
-    assert JobStatus(name="clicks", phase=Phase.RUNNING).starting
-    assert not JobStatus(name="clicks", phase=Phase.RUNNING, **unknown).starting
+    """Without its file nobody knows its progress, so status does not say that the job starts. Nor
+    does it say so without a process."""
+    starting = JobStatus(name="clicks", phase=Phase.RUNNING, pid=7)
+    assert starting.starting
+    assert not replace(starting, **unknown).starting
 
 
 def test_a_broker_that_is_away(kfetch: Command, shop: Path) -> None:

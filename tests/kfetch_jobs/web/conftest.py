@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from kfetch_jobs.progress import progress_file as progress
 from kfetch_jobs.progress.partition_lags import summarize
 from kfetch_jobs.progress.reports import Pulse, write_partition_lags, write_pulse
 from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.util.process import start_of
 from tests.kfetch.admin.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.pages import loaded
 from tests.kfetch_jobs.progress.test_partition_lags import lag
@@ -32,7 +34,7 @@ def shop(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         progress.append_entry(directory, batch(number, now - 20 + 5 * number))
     with Store.of(found.storage) as store:
         run = store.begin("clicks", running(now), now - 90)
-        store.started(run, 4711, now - 90, "")
+        store.started(run, os.getpid(), now - 90, start_of(os.getpid()))
     write_pulse(directory, Pulse(at=now, batch=2, lag=1234, lag_s=5.0, query="8a04"))
     write_partition_lags(directory, summarize([lag(clicks=[0, 1234])], now))
     return found

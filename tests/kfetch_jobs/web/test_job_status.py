@@ -20,7 +20,7 @@ from kfetch_jobs.web.job_status import (
 )
 from tests.kfetch_jobs.supervise.job_files import job_file
 
-JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pulse_s=1.0)
+JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pid=7, pulse_s=1.0)
 
 
 @pytest.mark.parametrize(

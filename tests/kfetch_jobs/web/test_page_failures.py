@@ -25,6 +25,8 @@ from tests.kfetch_jobs.web.clicks import batch, running
 def test_no_job_yet(shop: Project) -> None:
     """An empty project shows how to write a job."""
     (shop.path.parent / "jobs" / "clicks.yml").unlink()
+    with Store.of(shop.storage) as store:
+        store.end_open_runs(time.time(), "")
     with browser(shop) as client:
         shown = Html(client.get("/").text).text
         assert 404 == client.get("/jobs/clicks").status_code
@@ -142,6 +144,7 @@ def test_a_job_whose_file_is_gone(shop: Project, monkeypatch: pytest.MonkeyPatch
     with supervised(shop), Store.of(shop.storage) as store:
         state = JobState(phase=Phase.WAITING, since_s=1.0, due_s=2.0)
         store.save({"clicks": state})
+        store.end_open_runs(time.time(), "")
         with browser(shop) as client:
             for address in ("/", "/jobs/clicks"):
                 text = client.get(address).text
