@@ -11,7 +11,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from kfetch.storage.locations import location_mistake
+from kfetch.storage.locations import DEFAULTS, NO_KEYS, has_keys, location_mistake
 from kfetch_jobs.config.mistakes import HIDDEN
 from kfetch_jobs.config.yamlfile import suggestion
 
@@ -24,6 +24,8 @@ def _spark_settings(settings: Options) -> Options:
     for name in settings:
         if not name.startswith("spark."):
             raise ValueError(f"{name} is no Spark setting: they start with spark.")
+        if name in DEFAULTS and has_keys(settings[name]):
+            raise ValueError(f"{name}: {NO_KEYS}")
     return settings
 
 
@@ -100,17 +102,9 @@ def _time_zone(name: str) -> str:
     return name
 
 
-_KEYS = re.compile(r"(?i)s3[an]?:/*[^/]*[:@]|[a-z0-9+.-]+://[^/@]*:[^/@]*@")
-"""Keys or a password in front of a host or a bucket. No bucket has a port or a user."""
-
-
 def _location(text: str) -> str:
-    if _KEYS.match(text):
-        raise PydanticCustomError(
-            HIDDEN,
-            "a location has no keys: put them into the settings under spark, such as "
-            "spark.hadoop.fs.s3a.access.key",
-        )
+    if has_keys(text):
+        raise PydanticCustomError(HIDDEN, NO_KEYS)
     if sentence := location_mistake(text):
         raise ValueError(sentence)
     return text

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from kfetch.errors import AccessRefused, KfetchError, OptionError
-from kfetch.storage.locations import has_scheme, local_path
+from kfetch.storage.locations import has_keys, has_scheme, local_path
 from kfetch.storage.open import stored_path
 from kfetch_jobs.checkpoints import origin
 from kfetch_jobs.checkpoints.backup import Stage, last_move
@@ -122,8 +122,9 @@ def _check_file_system(spark: SparkSession, job: Job) -> None:
     known_local = local_path("/", job.spark) is not None
     paths = [job.checkpoint, *(table.path for table in job.tables if table.path)]
     if known_local and not (default.startswith("file:") or all(map(has_scheme, paths))):
+        shown = "another file system" if has_keys(default) else default
         raise ConfigError(
-            f"job {job.name}: Hadoop's configuration puts paths without a scheme on {default}, and "
+            f"job {job.name}: Hadoop's configuration puts paths without a scheme on {shown}, and "
             "the job's files do not: set spark.hadoop.fs.defaultFS under spark, or write file:/ in "
             "front of paths of this machine"
         )

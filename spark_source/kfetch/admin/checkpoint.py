@@ -17,9 +17,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from kfetch.admin.offset_log import PlannedBatch, SourceLine, Writer, parse_batch, parse_initial
-from kfetch.errors import CheckpointError
+from kfetch.errors import CheckpointError, OptionError
 from kfetch.offsets import Offsets
 from kfetch.storage.lease import Lease, parse
+from kfetch.storage.locations import NO_KEYS, has_keys
 from kfetch.storage.objects import ObjectPath, Page
 from kfetch.storage.open import READABLE, StoredPath, lease_beside, stored_path
 from kfetch.storage.versions import Version
@@ -140,7 +141,7 @@ def checkpoint_directory(text: str) -> Path:
     The path stays below its name, also if that is a link: a job's lock lies beside that name.
     Raises CheckpointError for other file systems, and if there is no checkpoint.
     """
-    if _OTHER_URI.match(text) and not _FILE_URI.match(text):
+    if _is_elsewhere(text):
         raise _elsewhere(text, _READ_ONLY)  # without asking a store, which may take a while
     return Checkpoint(path=open_checkpoint(text, {})).directory
 
@@ -156,7 +157,7 @@ def open_checkpoint(text: str, settings: Mapping[str, str]) -> StoredPath:
         path = Path(os.path.abspath(match[1]))
         if not _is_checkpoint(path):
             path = Path(os.path.abspath(unquote(match[1])))
-    elif _OTHER_URI.match(text):
+    elif _is_elsewhere(text):
         stored = stored_path(text, settings)
         if stored is None:
             raise _elsewhere(text, f"kfetch reads only {READABLE}")
@@ -170,6 +171,13 @@ def open_checkpoint(text: str, settings: Mapping[str, str]) -> StoredPath:
             file=str(path),
         )
     return path
+
+
+def _is_elsewhere(text: str) -> bool:
+    """Whether it is a URI of another file system. Raises OptionError if it has keys."""
+    if has_keys(text):
+        raise OptionError(NO_KEYS)
+    return bool(_OTHER_URI.match(text)) and not _FILE_URI.match(text)
 
 
 def _elsewhere(text: str, why: str) -> CheckpointError:

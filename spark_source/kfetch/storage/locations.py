@@ -17,8 +17,15 @@ from pathlib import Path
 
 _URI = re.compile(r"(?P<scheme>[^/:]*):(?P<path>.*)", re.DOTALL)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
-_DEFAULTS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
+DEFAULTS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 """Spark's settings for the file system of paths without a scheme: Hadoop's name and its old one."""
+NO_KEYS = (
+    "a location has no keys: put them into the settings of Spark, such as "
+    "spark.hadoop.fs.s3a.access.key"
+)
+"""The mistake in a text that ``has_keys``."""
+_KEYS = re.compile(r"(?i)s3[an]?:/*[^/]*[:@]|[a-z0-9+.-]+://[^/@]*:[^/@]*@")
+"""No bucket has a port or a user."""
 
 _OTHER_NAMES = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
 """Schemes of the same file systems, by their rarer names."""
@@ -47,7 +54,7 @@ def remote_location(text: str, spark: Mapping[str, str]) -> RemoteLocation:
     A path without a scheme belongs to Spark's default file system, which ``spark`` names. So does a
     URI without an authority, if it has the scheme of the default one.
     """
-    default = _remote(next((spark[name] for name in _DEFAULTS if name in spark), ""))
+    default = _remote(_default(spark))
     if not has_scheme(text):
         return replace(default, path=text)
     remote = _remote(text)
@@ -66,6 +73,14 @@ def _remote(text: str) -> RemoteLocation:
 def has_scheme(text: str) -> bool:
     """Returns whether Hadoop takes the text for a URI."""
     return _URI.match(text) is not None
+
+
+def has_keys(text: str) -> bool:
+    """Returns whether keys or a password are in front of a host or a bucket.
+
+    Errors and logs must not show such a text.
+    """
+    return _KEYS.match(text) is not None
 
 
 def location_mistake(text: str) -> str:
@@ -110,5 +125,8 @@ def local_path(text: str, spark: Mapping[str, str]) -> Path | None:
     uri = _URI.match(text)
     if uri is not None:
         return Path("/" + uri["path"].lstrip("/")) if uri["scheme"] == "file" else None
-    default = next((spark[name] for name in _DEFAULTS if name in spark), "file:///")
-    return Path(text) if default.startswith("file:") else None
+    return Path(text) if _default(spark).startswith("file:") else None
+
+
+def _default(spark: Mapping[str, str]) -> str:
+    return next((spark[name] for name in DEFAULTS if name in spark), "file:///")

@@ -11,7 +11,7 @@ from typing import Any
 
 from kfetch.errors import OptionError
 from kfetch.storage import azure, gcs, hdfs, s3
-from kfetch.storage.locations import local_path, remote_location
+from kfetch.storage.locations import NO_KEYS, has_keys, local_path, remote_location
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.versions import VersionedDirectory, VersionedFile, VersionedObject
 
@@ -104,11 +104,14 @@ def stored_path(
 
     ``settings``: Spark's, by their full names. It asks no store. With ``request_s``, a request
     takes no longer, and is not repeated. ``in_parts``: the client is for large files, and waits
-    longer. Raises OptionError if a setting can't be followed, or if a driver is not installed.
+    longer. Raises OptionError if the location has keys, if a setting can't be followed, or if a
+    driver is not installed.
     """
     if (local := local_path(text, settings)) is not None:
         return local
     remote = remote_location(text, settings)
+    if has_keys(text) or has_keys(remote.root):
+        raise OptionError(NO_KEYS)
     kind = _KINDS.get(remote.scheme)
     if kind is None or not (remote.authority or kind is _HDFS):
         return None

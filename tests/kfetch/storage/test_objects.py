@@ -159,6 +159,27 @@ def test_half_of_the_keys_in_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     assert "pa55word" not in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "default"),
+    [
+        ("s3a://AKIAX:pa55word@lake/ck", ""),
+        ("s3a:AKIAX:pa55word@lake/ck", ""),
+        ("hdfs://user:pa55word@127.0.0.1:1/ck", ""),
+        ("viewfs://user:pa55word@name/ck", ""),
+        ("/ck", "s3a://AKIAX:pa55word@lake"),
+        ("/ck", "hdfs://user:pa55word@127.0.0.1:1"),
+        ("hdfs:/ck", "hdfs://user:pa55word@127.0.0.1:1"),
+        ("/ck", "viewfs://user:pa55word@name"),
+    ],
+)
+def test_keys_in_a_location(text: str, default: str) -> None:
+    """Errors and logs show locations, so keys in one are an error, which shows none. So it is with
+    keys in the default file system."""
+    with pytest.raises(OptionError, match="a location has no keys: put them into") as told:
+        stored_path(text, {"spark.hadoop.fs.defaultFS": default} if default else {})
+    assert "pa55word" not in repr(told.value) + str(told.value)
+
+
 def test_other_file_systems() -> None:
     """kfetch has no driver for them, and says so by None: the caller knows what to do."""
     viewfs = {"spark.hadoop.fs.defaultFS": "viewfs://name"}

@@ -89,7 +89,25 @@ def test_keys_in_a_location(project: Path, key: str, text: str) -> None:
     ]
 
 
-_INSTEAD = "put them into the settings under spark, such as spark.hadoop.fs.s3a.access.key"
+_INSTEAD = "put them into the settings of Spark, such as spark.hadoop.fs.s3a.access.key"
+
+
+@pytest.mark.parametrize("name", ["spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name"])
+@pytest.mark.parametrize("file", ["kfetch.yml", "jobs/clicks.yml"])
+def test_keys_in_the_default_file_system(project: Path, file: str, name: str) -> None:
+    """They are such a mistake, too, in each file with settings of Spark."""
+    path = project / "conf" / file
+    setting = f"  {name}: hdfs://user:verySecret@host\n"
+    spark = "spark:\n"
+    text = path.read_text()
+    path.write_text(text.replace(spark, spark + setting) if spark in text else text + spark + setting)
+    with pytest.raises(ConfigError) as caught:
+        config.load(config.find(project), ENVIRON).job("clicks")
+
+    line = 2 if file == "kfetch.yml" else 14
+    assert [f"conf/{file}:{line}: spark: {name}: a location has no keys: {_INSTEAD}"] == [
+        *caught.value.mistakes
+    ]
 
 
 @pytest.mark.parametrize(

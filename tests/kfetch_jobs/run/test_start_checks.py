@@ -6,6 +6,8 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from kfetch_jobs import config
 from kfetch_jobs.checkpoints.origin import note_run, noted_topic_ids
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError, JobsError
-from kfetch_jobs.run.start_checks import check_origin
+from kfetch_jobs.run.start_checks import check_new_query, check_origin
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.checkpoints import CHECKPOINT, files, job
 from tests.kfetch_jobs.commands import Command
@@ -197,3 +199,23 @@ def test_a_damaged_note(kafka: LittleKafka, kfetch: Command) -> None:
     NOTE.write_text("{")
     with pytest.raises(JobsError, match=r"origin\.json can't be used .*: remove it, and the job's"):
         check_origin(the_job())
+
+
+@pytest.mark.parametrize(
+    ("default", "shown"),
+    [
+        ("viewfs://name", "viewfs://name"),
+        ("hdfs://user:pa55word@host", "another file system"),
+        ("s3a://AKIAX:pa55word@lake", "another file system"),
+    ],
+)
+def test_keys_in_the_configuration_of_hadoop(
+    project: Path, monkeypatch: pytest.MonkeyPatch, default: str, shown: str
+) -> None:
+    """A run that finds another default file system there names it, but shows no keys."""
+    monkeypatch.setenv("SERVERS", "127.0.0.1:9092")
+    hadoop = SimpleNamespace(get=lambda _: default)
+    spark: Any = SimpleNamespace(_jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop))
+
+    with pytest.raises(ConfigError, match=f"paths without a scheme on {shown}, and the"):
+        check_new_query(spark, the_job())

@@ -224,6 +224,31 @@ def test_options_from_a_file(checkpoint: Kfetch, tmp_path: Path) -> None:
     assert (0, "") == (code, err)
 
 
+@pytest.mark.parametrize("verb", ["show", "verify", "to-kafka"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        "s3a://AKIAX:pa55word@lake/ck",
+        "s3a:AKIAX:pa55word@lake/ck",
+        "hdfs://user:pa55word@127.0.0.1:1/ck",
+        "viewfs://user:pa55word@name/ck",
+        "hdfs:/ck",
+    ],
+)
+def test_errors_show_no_keys(
+    checkpoint: Kfetch, tmp_path: Path, verb: str, location: str
+) -> None:
+    """Neither keys in the typed location nor those in the default file system."""
+    properties = tmp_path / "spark.conf"
+    properties.write_text("spark.hadoop.fs.defaultFS hdfs://user:pa55word@127.0.0.1:1\n")
+    more = () if verb == "to-kafka" else ("--spark-properties", properties)
+    code, out, err = checkpoint(verb, location, *more)
+
+    assert (True, "") == (code > 0, out)
+    assert "pa55word" not in err
+    assert "has no keys" in err or location == "hdfs:/ck"
+
+
 @pytest.mark.parametrize("option", ["hunter2", "kafka.sasl.password=hunter2"])
 def test_secrets_are_no_arguments(checkpoint: Kfetch, tmp_path: Path, option: str) -> None:
     """A password, with its name or without, is refused and not shown."""
