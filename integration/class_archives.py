@@ -70,8 +70,7 @@ def main() -> None:
         _fill(cluster)
         with _archived_in(_SPARK):
             _stream(cluster, Path(name))
-        for node in cluster.nodes:
-            node.stop(_DUMP_S)
+        cluster.stop(_DUMP_S)
 
 
 def _fill(cluster: Cluster) -> None:

@@ -18,6 +18,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from integration.benchmarks.stage import broker_cpu_seconds
 from integration.conftest import TopicFactory
+from integration.nodes import start_node
 from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NodeDied, NotReady, PortTaken
 from kfetch_jobs.kafka import Cluster
 from kfetch_jobs.kafka.ready import known_brokers
@@ -83,7 +84,7 @@ def test_cpu_seconds_grow_with_work(kafka: Cluster, topic: TopicFactory) -> None
 
 def test_only_loopback_is_listened_on(kafka: Cluster) -> None:
     """No port of the broker can be reached from another machine."""
-    process = psutil.Process(kafka.node(1).pid)
+    process = psutil.Process(kafka.nodes[0].pid)
     listening = {c.laddr.ip for c in process.net_connections("inet") if c.status == "LISTEN"}
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
 
@@ -96,12 +97,12 @@ def test_three_nodes_survive_the_death_of_one(
     cluster = kafka_cluster(nodes=3)
     name = topic(replicas=3, cluster=cluster)
     write(cluster, name, [b"before"])
-    node = cluster.node(2)
+    node = cluster.nodes[1]
     port, pid = node.port, node.pid
     node.kill()
     assert (node.running, node.pid, len(cluster.running)) == (False, None, 2)
     assert read(cluster, name, 1) == [b"before"]
-    node.start()
+    start_node(cluster, 2)
     assert (node.port, node.pid == pid) == (port, False)
     assert all(known_brokers(n.port, 5) == {1, 2, 3} for n in cluster.nodes)
     write(cluster, name, [b"after"])
@@ -116,11 +117,11 @@ def test_a_killed_single_node_keeps_its_records(
     cluster = kafka_cluster(nodes=1)
     name = topic(cluster=cluster)
     write(cluster, name, [b"1"])
-    cluster.node(1).kill()
-    cluster.node(1).start()
+    cluster.nodes[0].kill()
+    start_node(cluster, 1)
     write(cluster, name, [b"2"])
-    cluster.node(1).stop()
-    cluster.node(1).start()
+    cluster.stop()
+    start_node(cluster, 1)
     assert read(cluster, name, 2) == [b"1", b"2"]
 
 
@@ -154,7 +155,7 @@ def test_too_little_time_is_said(tmp_path: Path) -> None:
 
 def test_a_taken_port_is_named(kafka: Cluster, tmp_path: Path) -> None:
     """A port that a broker of another directory listens on is refused before anything starts."""
-    port = kafka.node(1).port
+    port = kafka.nodes[0].port
     with pytest.raises(PortTaken, match=f"needs port {port}, and another process uses it"):
         Cluster.start(tmp_path / "k", port=port)
 
@@ -169,7 +170,7 @@ def test_nodes_die_with_a_killed_test_run(tmp_path: Path) -> None:
     """When the process that owns a cluster gets SIGKILL, its node is gone soon after."""
     script = (
         "import sys, time; from kfetch_jobs.kafka import Cluster\n"
-        "print(Cluster.start(sys.argv[1]).node(1).pid, flush=True); time.sleep(600)"
+        "print(Cluster.start(sys.argv[1]).nodes[0].pid, flush=True); time.sleep(600)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path / "k")], stdout=subprocess.PIPE, text=True

@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from integration.conftest import TopicFactory
+from integration.nodes import start_node
 from integration.records import log_ends, numbered, producer, write
 from integration.streams import drain, kfetch, running, wait_until
 from kfetch_jobs.kafka import Cluster
@@ -40,9 +41,9 @@ def test_a_broker_restart_loses_and_repeats_nothing(
         with arriving(cluster, name):
             wait_until(lambda: delivered.count > 1000, query)
             assert [] == away(report)
-            cluster.node(1).kill()
+            cluster.nodes[0].kill()
             wait_until(lambda: away(report), query)
-            cluster.node(1).start()
+            start_node(cluster, 1)
             count_before = delivered.count
             wait_until(lambda: delivered.count > count_before + 1000, query)
             wait_until(lambda: not away(report), query)
@@ -68,10 +69,10 @@ def test_a_moved_leader_loses_and_repeats_nothing(
     with running(source, tmp_path) as (query, delivered):
         with arriving(cluster, name):
             wait_until(lambda: delivered.count > 1000, query)
-            cluster.node(2).kill()
+            cluster.nodes[1].kill()
             before = delivered.furthest
             wait_until(lambda: grown(before, delivered.furthest), query)
-            cluster.node(2).start()
+            start_node(cluster, 2)
             before = delivered.furthest
             wait_until(lambda: grown(before, delivered.furthest), query)
         ends = log_ends(cluster, name)

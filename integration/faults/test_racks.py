@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from integration.agent.requests import fetches
 from integration.conftest import TopicFactory
 from integration.faults.test_broker import PARTITIONS, arriving, every, grown
+from integration.nodes import start_node
 from integration.records import log_ends
 from integration.streams import kfetch, running, wait_until
 from kfetch.admin import agents
@@ -75,12 +76,12 @@ def test_records_stay_in_the_rack(
             assert {NEAR} == set(steady), steady
             assert 0 == totals(name)
 
-            racks.node(NEAR).kill()
+            racks.nodes[NEAR - 1].kill()
             furthest = delivered.furthest
             wait_until(lambda: grown(furthest, delivered.furthest), query)
             assert totals(name) > 0
 
-            racks.node(NEAR).start()
+            start_node(racks, NEAR)
             wait_until(lambda: stays_near(racks, name), query)
             furthest = delivered.furthest
             wait_until(lambda: grown(furthest, delivered.furthest), query)

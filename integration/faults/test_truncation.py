@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from integration.conftest import TopicFactory
+from integration.nodes import start_node
 from integration.records import numbered, write
 from integration.streams import PATIENCE_S, drain, kfetch, running, wait_until
 from kfetch_jobs.kafka import Cluster
@@ -37,14 +38,14 @@ class Unclean:
         partition = self.described()
         self.leader = int(partition["leader_id"])
         (self.follower,) = (int(n) for n in partition["replica_nodes"] if n != self.leader)
-        self.cluster.node(self.follower).kill()
+        self.cluster.nodes[self.follower - 1].kill()
         wait_until(lambda: self.follower not in self.described()["isr_nodes"], what="a small ISR")
         write(self.cluster, self.topic, numbered("lost", LOST))
 
     def truncate(self) -> None:
         """The leader dies, and the replica that lacks its last records takes over."""
-        self.cluster.node(self.leader).kill()
-        self.cluster.node(self.follower).start()
+        self.cluster.nodes[self.leader - 1].kill()
+        start_node(self.cluster, self.follower)
         wait_until(lambda: self.described()["leader_id"] == self.follower, what="the election")
 
     def regrow(self) -> None:
@@ -78,7 +79,7 @@ def unclean(three_nodes: Cluster, topic: TopicFactory) -> Unclean:
     """The topic, filled. The node that follows is dead."""
     for node in three_nodes.nodes:
         if not node.running:
-            node.start()
+            start_node(three_nodes, node.node_id)
     name = topic(
         replicas=2,
         cluster=three_nodes,

@@ -13,6 +13,7 @@ import pytest
 from integration.conftest import TopicFactory
 from integration.contract.content import CODECS, by_worker, every_codec
 from integration.interop.java import HERE, console_consumer, java, lines
+from integration.nodes import start_node
 from integration.records import producer
 from kfetch.records.batch import iter_batches
 from kfetch_jobs.kafka import Cluster
@@ -77,7 +78,7 @@ def test_a_segment_of_an_old_broker(
     reads them as Java wrote them."""
     cluster = kafka_cluster(nodes=1)
     name = topic(cluster=cluster, retention_ms=-1)
-    node = cluster.node(1)
+    node = cluster.nodes[0]
     directory = node.directory / "data" / f"{name}-0"
     deadline = time.monotonic() + 20
     while not (directory / "partition.metadata").exists():  # made behind the leader's election
@@ -89,7 +90,7 @@ def test_a_segment_of_an_old_broker(
     mixed = memoryview((VECTORS / "mixed.bin").read_bytes())
     end = next(batch.at for batch in iter_batches(mixed) if batch.header.magic == 2)
     (directory / "00000000000000000000.log").write_bytes(mixed[:end])
-    node.start()
+    start_node(cluster, 1)
 
     delivered = by_worker(cluster, name)
 

@@ -227,7 +227,7 @@ def test_spark_names_the_error(
 
 def remote_failures(broker: Cluster, topic: str) -> list[str]:
     """The lines of the broker's log about reads of a topic that the remote storage failed."""
-    lines = broker.node(1).log.read_text().splitlines()
+    lines = broker.nodes[0].log.read_text().splitlines()
     return [line for line in lines if "reading the remote data" in line and topic in line]
 
 

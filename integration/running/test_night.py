@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from integration.acls import deny
 from integration.conftest import AUTHORIZER
+from integration.nodes import start_node
 from integration.running import project as files
 from integration.running.commands import Project
 from integration.streams import PATIENCE_S
@@ -243,9 +244,9 @@ def disturb(shop: Project, kafka: Cluster, page: str) -> int:
             shop.kfetch("up", "--detach", "--listen", page)
             supervisors += 1
         elif not bounced and left < SECONDS / 2:
-            kafka.node(1).kill()
+            kafka.nodes[0].kill()
             time.sleep(3)
-            kafka.node(1).start()
+            start_node(kafka, 1)
             bounced = True
         else:
             running = [job["pid"] for job in shop.jobs().values() if job["pid"]]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from integration.conftest import TopicFactory
+from integration.nodes import start_node
 from integration.running.clicks import EACH, produce
 from integration.running.commands import Project
 from kfetch_jobs.kafka import Cluster
@@ -32,7 +33,7 @@ def test_the_only_broker_is_away(
     try:
         project.kfetch("up", "--detach", "--listen", "none")
         project.until(lambda job: job["batch"] == 0 and job["lag"] == 0)
-        cluster.node(1).kill()
+        cluster.nodes[0].kill()
         away = project.until(lambda job: job["unreachable"] and job["unhealthy"])
         assert (0, True) == (away["lag"], away["lag_at_least"])
         whole = project.until(
@@ -41,7 +42,7 @@ def test_the_only_broker_is_away(
         assert 1 == len(whole["unhealthy"])
         assert away["unreachable"][0]["since_at"] == whole["unreachable"][0]["since_at"]
 
-        cluster.node(1).start()
+        start_node(cluster, 1)
         project.until(lambda job: not job["unreachable"])
         produce(project, cluster, EACH)
         project.until(lambda job: job["batch"] > 0 and job["lag"] == 0)

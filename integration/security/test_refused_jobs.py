@@ -24,7 +24,7 @@ def test_a_wrong_password_costs_one_log_in(
     write_project(project, secured)
     add_job(project, "clicks", secret_topic)
     (tmp_path / "password").write_text(WRONG)
-    log = secured.node(1).log
+    log = secured.nodes[0].log
     before, began = log.stat().st_size, time.monotonic()
     refused = project.run(verb, "clicks")
 

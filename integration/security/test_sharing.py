@@ -96,7 +96,7 @@ def values(split: Split, query: SourceOptions) -> list[str]:
 
 def requests(cluster: SecuredCluster, place: str) -> list[dict[str, Any]]:
     """Returns the broker's log of the requests of a test's clients."""
-    log: Path = cluster.node(1).log.parent / "requests.log"
+    log: Path = cluster.nodes[0].log.parent / "requests.log"
     entries = [json.loads(line[line.index("{") :]) for line in log.read_text().splitlines()]
     clients = {f"{place}-reader", f"{place}-denied"}
     return [entry for entry in entries if entry["requestHeader"]["clientId"] in clients]

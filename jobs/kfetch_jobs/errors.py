@@ -180,7 +180,7 @@ class AlreadyRunning(BrokerToolError):
 
 
 class NotRunning(BrokerToolError):
-    """The directory has no Kafka, or not this node.
+    """The directory has no Kafka.
 
     Start it with `kfetch broker start`.
     """

@@ -2,8 +2,7 @@
 
     with Cluster.start(directory, nodes=3) as cluster:
         cluster.bootstrap_servers      "127.0.0.1:23411,127.0.0.1:23412,127.0.0.1:23413"
-        cluster.node(2).kill()         SIGKILL, like a power failure
-        cluster.node(2).start()        the same port, the same data
+        cluster.nodes[1].kill()        SIGKILL, like a power failure
 
 All nodes listen on 127.0.0.1 only, without TLS and passwords: other users of the machine can read
 all data.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from kfetch_jobs.errors import AlreadyRunning, BrokerToolError, NotRunning
+from kfetch_jobs.errors import AlreadyRunning, BrokerToolError
 from kfetch_jobs.kafka import ready, state
 from kfetch_jobs.kafka.node import ClusterContext, Node
 from kfetch_jobs.util.files import wait_for_lock
@@ -108,15 +108,8 @@ class Cluster:
 
     @property
     def nodes(self) -> list[Node]:
-        """All nodes, running or not."""
+        """All nodes, running or not. Their ids count from 1."""
         return [Node(self._context, node.node_id) for node in self._context.state.nodes]
-
-    def node(self, node_id: int) -> Node:
-        """Returns the node with this id; ids count from 1. Raises NotRunning for other ids."""
-        ids = [node.node_id for node in self._context.state.nodes]
-        if node_id not in ids:
-            raise NotRunning(f"there is no node {node_id}, only {', '.join(map(str, ids))}")
-        return Node(self._context, node_id)
 
     @property
     def bootstrap_servers(self) -> str:

@@ -108,24 +108,10 @@ class Node:
         # The JVM's first thread can be a zombie while others still hold the listening socket.
         return not self.running and ready.is_free(self.port)
 
-    def stop(self, timeout_s: float = 30) -> None:
-        """Send SIGTERM and wait: the broker hands its leaders over. Then send SIGKILL."""
-        self.terminate()
-        process.wait_until(lambda: not self.running, time.monotonic() + timeout_s)
-        self.kill()
-
     def terminate(self) -> None:
-        """Send SIGTERM, without waiting."""
+        """Send SIGTERM, without waiting: the broker hands its leaders over."""
         if running := self._process:
             running.terminate()
-
-    def start(self, timeout_s: float = 60) -> None:
-        """Start with the same data on the same ports, and wait until the node answers."""
-        others = [n.node_id for n in self._context.state.nodes if n.node_id != self.node_id]
-        living = [i for i in others if Node(self._context, i).running]
-        self.prepare()
-        self.launch()
-        self.wait_ready({self.node_id, *living}, time.monotonic() + timeout_s)
 
     def prepare(self) -> None:
         """Write the configuration, and format the data directory the first time."""

@@ -100,7 +100,9 @@ def test_keys_in_the_default_file_system(project: Path, file: str, name: str) ->
     setting = f"  {name}: hdfs://user:verySecret@host\n"
     spark = "spark:\n"
     text = path.read_text()
-    path.write_text(text.replace(spark, spark + setting) if spark in text else text + spark + setting)
+    path.write_text(
+        text.replace(spark, spark + setting) if spark in text else text + spark + setting
+    )
     with pytest.raises(ConfigError) as caught:
         config.load(config.find(project), ENVIRON).job("clicks")
 

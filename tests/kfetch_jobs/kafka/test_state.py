@@ -160,13 +160,6 @@ def test_another_number_of_nodes_is_refused(tmp_path: Path) -> None:
         Cluster.start(tmp_path, nodes=3)
 
 
-def test_unknown_node(tmp_path: Path) -> None:
-    """The error for an unknown node names the known ones."""
-    save(tmp_path, STATE)
-    with pytest.raises(NotRunning, match="no node 3, only 1, 2"):
-        Cluster.attach(tmp_path).node(3)
-
-
 def test_cluster_ids_are_kafkas() -> None:
     """22 characters of URL-safe base64, none of which could be an option of the formatter."""
     ids = {cluster._new_cluster_id() for _ in range(300)}

@@ -27,7 +27,6 @@ from tests.kfetch_jobs.commands import Command
 from tests.kfetch_jobs.projects import JOB
 from tests.kfetch_jobs.stage import change_database
 
-
 DEAD = "its process has ended, and no supervisor has recorded how"
 
 

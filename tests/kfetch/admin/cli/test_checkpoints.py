@@ -235,9 +235,7 @@ def test_options_from_a_file(checkpoint: Kfetch, tmp_path: Path) -> None:
         "hdfs:/ck",
     ],
 )
-def test_errors_show_no_keys(
-    checkpoint: Kfetch, tmp_path: Path, verb: str, location: str
-) -> None:
+def test_errors_show_no_keys(checkpoint: Kfetch, tmp_path: Path, verb: str, location: str) -> None:
     """Neither keys in the typed location nor those in the default file system."""
     properties = tmp_path / "spark.conf"
     properties.write_text("spark.hadoop.fs.defaultFS hdfs://user:pa55word@127.0.0.1:1\n")
