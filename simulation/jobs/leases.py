@@ -113,7 +113,7 @@ class Hosts:
             (job_lock.__name__, "clock"): lambda **_: self.clock_of(self._process()).now,
             (job_lock.__name__, "process_end"): lambda **_: self._switch(self._process()),
             (job_lock.__name__, "Surroundings"): self._surroundings,
-            (job_lock.__name__, "hold"): self._hold,
+            (job_lock.__name__, "take"): self._take,
         }
 
     def _file(self) -> _File:
@@ -155,9 +155,9 @@ class Hosts:
         return Life.ALIVE if same else Life.DEAD
 
     @contextmanager
-    def _hold(self, *arguments: Any, **named: Any) -> Iterator[HeldLease]:
+    def _take(self, *arguments: Any, **named: Any) -> Iterator[HeldLease]:
         process = self._process()
-        with lease_holder.hold(*arguments, **named) as lease:
+        with lease_holder.take(*arguments, **named) as lease:
             self._held[process] = lease
             self._clients[process].take_look()
             try:

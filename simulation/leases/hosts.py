@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from kfetch.errors import KfetchError
 from kfetch.storage import lease_holder
 from kfetch.storage.lease import LENGTH_S, Holder, Life, parse
-from kfetch.storage.lease_holder import HeldLease, Surroundings, hold
+from kfetch.storage.lease_holder import HeldLease, Surroundings, take
 from simulation.kernel import Kernel, Process
 from simulation.kernel.stand_ins import threading_module
 from simulation.kernel.substitution import substituted
@@ -158,7 +158,7 @@ class Host:
             by_kernel=self.plan.has_kernel_timer,
         )
         try:
-            with hold(self.file, holder, around=around, switch=switch) as lease:
+            with take(self.file, holder, around=around, switch=switch) as lease:
                 self.lease = lease
                 end = self._kernel.now + self._draw.uniform(20, 300)
                 while self._kernel.now < end and not lease.trouble():

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kfetch.errors import CheckpointError, CheckpointInUse, LeaseLost
 from kfetch.storage.lease import LENGTH_S
-from kfetch.storage.lease_holder import HeldLease, Surroundings, hold
+from kfetch.storage.lease_holder import HeldLease, Surroundings, take
 from kfetch.storage.open import StoredPath
 from kfetch.storage.processes import clock, process_end, this_process
 from kfetch.storage.versions import VersionedDirectory
@@ -88,16 +88,16 @@ def _lease(job: Job, purpose: str, held: ExitStack) -> HeldLease | None:
     if file is None:
         return None
     suspends = isinstance(file, VersionedDirectory) and not _may_be_shared(file.path)
-    holding = hold(
-        file,
-        this_process(purpose),
-        length_s=_LENGTH_S,
-        around=Surroundings(clock=clock(suspends=suspends)),
-        report=log.warning,
-        switch=process_end(suspends=suspends),
-        noted=None if suspends else noted_lease(job),  # a note's clock never stands still
-    )
     try:
+        holding = take(
+            file,
+            this_process(purpose),
+            length_s=_LENGTH_S,
+            around=Surroundings(clock=clock(suspends=suspends)),
+            report=log.warning,
+            switch=process_end(suspends=suspends),
+            noted=None if suspends else noted_lease(job),  # a note's clock never stands still
+        )
         lease = held.enter_context(holding)
         if lease.took_over:
             _clean_up(job, lease)

@@ -29,7 +29,7 @@ from typing import Any, Self
 
 from kfetch.errors import CheckpointError
 from kfetch.storage.lease import LENGTH_S, Holder, Life
-from kfetch.storage.lease_holder import HeldLease, Surroundings, Wait, hold
+from kfetch.storage.lease_holder import HeldLease, Surroundings, Wait, take
 from kfetch.storage.open import StoredPath, versioned
 from kfetch.storage.processes import life_of, this_process
 from kfetch.storage.versions import Version, VersionedFile
@@ -98,7 +98,7 @@ class Shared:
         me, term = this_process(self.purpose), term_file(self._storage)
         try:
             around = Surroundings(life_of=self._life_of)
-            with hold(
+            with take(
                 self.lease, me, length_s=_LENGTH_S, around=around, switch=term, wait=wait
             ) as lease:
                 yield Lead(self, lease, term)

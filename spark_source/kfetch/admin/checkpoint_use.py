@@ -16,7 +16,7 @@ from pathlib import Path
 from kfetch.admin import agents
 from kfetch.admin.checkpoint import Checkpoint, lease_version
 from kfetch.errors import AgentError, CheckpointInUse
-from kfetch.storage.lease_holder import hold
+from kfetch.storage.lease_holder import take
 from kfetch.storage.open import lease_beside
 from kfetch.storage.processes import this_process
 
@@ -36,7 +36,7 @@ def hold_lease(path: Path) -> Iterator[Callable[[], None]]:
     if lease_version(path) is None:
         yield lambda: None
         return
-    with hold(lease_beside(path), this_process("kfetch checkpoint to-kafka")) as lease:
+    with take(lease_beside(path), this_process("kfetch checkpoint to-kafka")) as lease:
         yield lease.check
 
 

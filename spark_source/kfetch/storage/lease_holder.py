@@ -1,6 +1,6 @@
 """Takes the lease of a checkpoint, keeps it in a thread, and lets it go. The rules are ``lease``'s.
 
-with hold(file, this_process("run of job clicks")) as lease:
+with take(file, this_process("run of job clicks")) as lease:
     lease.check()    # right before a commit
     lease.trouble()  # now and then: the work must stop if this tells why
 """
@@ -11,11 +11,11 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from kfetch.errors import CheckpointError, CheckpointInUse, LeaseLost
 from kfetch.storage.lease import (
@@ -73,7 +73,10 @@ class Surroundings:
 
 
 class HeldLease:
-    """A lease that this process holds. Its own thread and others may use it."""
+    """A lease that this process holds. Its own thread and others may use it.
+
+    As a context manager, it has a thread that renews it, and is released at the end.
+    """
 
     def __init__(
         self,
@@ -98,6 +101,35 @@ class HeldLease:
         self._switch = switch
         self._lock = threading.Lock()
         self._arm()
+
+    def __enter__(self) -> Self:
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="kfetch-lease", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self.release()
+
+    def _keep(self) -> None:
+        """Renew the lease until the work is done, or until the lease is lost.
+
+        In between it looks at the lease. A machine that was paused whole does not know it, and only
+        the file tells that another process has taken over.
+        """
+        while not self._done.wait(min(self.pause_s(), self.term.look_s)):
+            try:
+                if self.pause_s() > 0:
+                    self.check()
+                else:
+                    self.renew()
+            except LeaseLost as lost:
+                log.error("%s", lost.what)
+                return
+            except OSError as cause:
+                log.warning("the lease %s was not renewed: %s", self.file, cause.strerror or cause)
 
     def renew(self) -> None:
         """Write the next version. Raises LeaseLost for good, and OSError if the store fails."""
@@ -202,8 +234,8 @@ def take(
     holder: Holder,
     *,
     length_s: float = LENGTH_S,
-    around: Surroundings,
-    report: Report,
+    around: Surroundings | None = None,
+    report: Report = lambda _: None,
     switch: Switch | None = None,
     wait: Wait | None = None,
     noted: Sight | None = None,
@@ -213,23 +245,30 @@ def take(
     Raises CheckpointInUse if somebody holds it, and CheckpointError if the file can't be used. It
     returns within four thirds of the holder's lease, and the time of a few requests. With ``wait``
     it waits for a living holder, too, for as long as ``wait`` returns. ``noted``: what another
-    process of this machine has seen of the lease before.
+    process of this machine has seen of the lease before. ``switch`` ends this process if the lease
+    ends before its release.
     """
-    for _ in itertools.count() if wait else range(_CONFLICTS_MAX):
-        sight = _awaited(file, around, wait) if wait else _free(file, around, report, noted)
-        before = sight.lease if sight else None
-        lease = taken(before, holder, length_s, around.wall())
-        term = Term(around.clock(), length_s)
-        written = partial(file.write, lease.content(), sight.token if sight else None)
-        token = _patiently(file, "written", written, around)
-        if token is not None:
-            if not _patiently(file, "read", file.is_conditional, around):
-                raise _unconditional(file)
-            if around.clock() >= term.stop_at:
-                raise _slow(file)
-            took_over = sight is not None and not (before and before.holder is None)
-            return HeldLease(file, lease, token, term, around, switch, took_over=took_over)
-    raise CheckpointInUse(f"many processes write the lease {file}", file=str(file))
+    around = around or Surroundings()
+    with ExitStack() as failing:
+        if switch:
+            failing.callback(switch.close)
+        for _ in itertools.count() if wait else range(_CONFLICTS_MAX):
+            sight = _awaited(file, around, wait) if wait else _free(file, around, report, noted)
+            before = sight.lease if sight else None
+            lease = taken(before, holder, length_s, around.wall())
+            term = Term(around.clock(), length_s)
+            written = partial(file.write, lease.content(), sight.token if sight else None)
+            token = _patiently(file, "written", written, around)
+            if token is not None:
+                if not _patiently(file, "read", file.is_conditional, around):
+                    raise _unconditional(file)
+                if around.clock() >= term.stop_at:
+                    raise _slow(file)
+                took_over = sight is not None and not (before and before.holder is None)
+                held = HeldLease(file, lease, token, term, around, switch, took_over=took_over)
+                failing.pop_all()
+                return held
+        raise CheckpointInUse(f"many processes write the lease {file}", file=str(file))
 
 
 def _free(
@@ -319,65 +358,3 @@ def _slow(file: VersionedFile) -> CheckpointError:
         action="look at the store and at the network, and start again",
         file=str(file),
     )
-
-
-@contextmanager
-def hold(
-    file: VersionedFile,
-    holder: Holder,
-    *,
-    length_s: float = LENGTH_S,
-    around: Surroundings | None = None,
-    report: Report = lambda _: None,
-    switch: Switch | None = None,
-    wait: Wait | None = None,
-    noted: Sight | None = None,
-) -> Iterator[HeldLease]:
-    """Hold a lease for the block. A thread renews it. See ``take``.
-
-    ``switch`` ends this process if the lease ends before the block.
-    """
-    around = around or Surroundings()
-    try:
-        lease = take(
-            file,
-            holder,
-            length_s=length_s,
-            around=around,
-            report=report,
-            switch=switch,
-            wait=wait,
-            noted=noted,
-        )
-    except BaseException:
-        if switch:
-            switch.close()
-        raise
-    done = threading.Event()
-    thread = threading.Thread(target=_keep, args=(lease, done), name="kfetch-lease", daemon=True)
-    thread.start()
-    try:
-        yield lease
-    finally:
-        done.set()
-        thread.join()
-        lease.release()
-
-
-def _keep(lease: HeldLease, done: threading.Event) -> None:
-    """Renew a lease until the work is done, or until the lease is lost.
-
-    In between it looks at the lease. A machine that was paused whole does not know it, and only the
-    file tells that another process has taken over.
-    """
-    while not done.wait(min(lease.pause_s(), lease.term.look_s)):
-        try:
-            if lease.pause_s() > 0:
-                lease.check()
-            else:
-                lease.renew()
-        except LeaseLost as lost:
-            log.error("%s", lost.what)
-            return
-        except OSError as cause:
-            log.warning("the lease %s was not renewed: %s", lease.file, cause.strerror or cause)

@@ -12,7 +12,7 @@ import pytest
 from kfetch.admin import agents, checkpoint_use, to_connector
 from kfetch.admin.checkpoint import read_checkpoint, read_lease
 from kfetch.errors import CheckpointError, CheckpointInUse
-from kfetch.storage.lease_holder import hold
+from kfetch.storage.lease_holder import take
 from kfetch.storage.open import lease_beside
 from kfetch.storage.processes import this_process
 from tests.kfetch.admin.checkpoints import (
@@ -260,7 +260,7 @@ def test_a_running_job_holds_its_lease(path: Path, name: str) -> None:
     named = path if name == "checkpoint" else path.parent / "link"
     before = contents(path)
     held = pytest.raises(CheckpointInUse, match=r"is held by process \d+ on host .* \(a run\)")
-    with hold(lease_beside(path), this_process("a run")), held:
+    with take(lease_beside(path), this_process("a run")), held:
         to_connector.to_connector(named, force=True)
 
     assert before == contents(path)
@@ -269,12 +269,12 @@ def test_a_running_job_holds_its_lease(path: Path, name: str) -> None:
 
 def test_no_job_starts_meanwhile(path: Path) -> None:
     """A job that has made a lease before finds it held by the command."""
-    with hold(lease_beside(path), this_process("a run")):
+    with take(lease_beside(path), this_process("a run")):
         pass
     held = pytest.raises(CheckpointInUse, match="kfetch checkpoint to-kafka")
     with checkpoint_use.hold_lease(path) as check, held:
         check()
-        with hold(lease_beside(path), this_process("a run")):
+        with take(lease_beside(path), this_process("a run")):
             pass
 
 

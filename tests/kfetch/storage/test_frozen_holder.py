@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kfetch.storage.lease_holder import hold
+from kfetch.storage.lease_holder import take
 from kfetch.storage.open import versioned
 from kfetch.storage.processes import this_process
 from kfetch.storage.versions import VersionedDirectory, VersionedFile
@@ -32,13 +32,13 @@ HOLDER = f"""
 import sys, time
 from dataclasses import replace
 from pathlib import Path
-from kfetch.storage.lease_holder import hold
+from kfetch.storage.lease_holder import take
 from kfetch.storage.open import lease_beside, stored_path
 from kfetch.storage.processes import process_end, this_process
 uri, output, *pairs = sys.argv[1:]
 lease = lease_beside(stored_path(uri, dict(pair.split("=", 1) for pair in pairs)))
 me = replace(this_process("a test"), machine="another one")
-with hold(lease, me, length_s={LENGTH_S}, switch=process_end(suspends=False)) as held:
+with take(lease, me, length_s={LENGTH_S}, switch=process_end(suspends=False)) as held:
     while True:
         held.check()
         with open(output, "a") as file:
@@ -75,7 +75,7 @@ def test_a_stopped_holder(tmp_path: Path, place: tuple[list[str], VersionedFile]
                 os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
                 stopped = time.monotonic()
                 me = replace(this_process("the other one"), machine="a third one")
-                with hold(lease, me, length_s=30.0) as held:
+                with take(lease, me, length_s=30.0) as held:
                     size = output.stat().st_size
                     assert time.monotonic() - stopped < 3 * LENGTH_S + 5
                     assert wait_until(lambda at=stopped: time.monotonic() > at + 3 * LENGTH_S)  # type: ignore[misc]

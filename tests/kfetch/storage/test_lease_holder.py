@@ -10,7 +10,7 @@ import pytest
 
 from kfetch.errors import CheckpointError, CheckpointInUse, LeaseLost
 from kfetch.storage.lease import Holder, Lease, Life, Sight, parse
-from kfetch.storage.lease_holder import HeldLease, Surroundings, hold, take
+from kfetch.storage.lease_holder import HeldLease, Surroundings, take
 from kfetch.storage.versions import Version
 from tests.kfetch.agent.helpers import wait_until
 from tests.kfetch.storage.test_lease import HOLDER
@@ -100,7 +100,7 @@ def file() -> Memory:
 
 
 def taken(file: Memory, world: World, holder: Holder = HOLDER) -> HeldLease:
-    return take(file, holder, around=world.around, report=lambda _: None, switch=world)
+    return take(file, holder, around=world.around, switch=world)
 
 
 def test_a_free_lease(file: Memory, world: World) -> None:
@@ -289,7 +289,7 @@ def test_the_thread_renews(file: Memory) -> None:
             return token
 
     watched = Watched()
-    with hold(watched, HOLDER, length_s=1.5) as lease:
+    with take(watched, HOLDER, length_s=1.5) as lease:
         assert renewed.wait(60)
         lease.check()
     last = parse(watched.versions[-1])
@@ -299,7 +299,7 @@ def test_the_thread_renews(file: Memory) -> None:
 
 def test_the_thread_ends_with_the_lease(file: Memory) -> None:
     """Behind a loss it writes nothing, and the block's end leaves the other's lease alone."""
-    with hold(file, HOLDER, length_s=0.3) as lease:
+    with take(file, HOLDER, length_s=0.3) as lease:
         file.versions.append(b"another process")
         assert wait_until(lambda: bool(lease.trouble()))
     assert b"another process" == file.versions[-1]
@@ -307,14 +307,14 @@ def test_the_thread_ends_with_the_lease(file: Memory) -> None:
 
 def test_the_thread_looks_between_renewals(file: Memory) -> None:
     """A take-over is noticed long before the next renewal, which is due in a third of the lease."""
-    with hold(file, HOLDER, length_s=60.0) as lease:
+    with take(file, HOLDER, length_s=60.0) as lease:
         file.versions.append(b"another process")
         assert wait_until(lambda: bool(lease.trouble()), 15)
 
 
 def test_the_thread_repeats_a_renewal_that_failed(file: Memory) -> None:
     """One failed request costs no lease, although the thread looks at the file in between."""
-    with hold(file, HOLDER, length_s=6.0) as lease:
+    with take(file, HOLDER, length_s=6.0) as lease:
         file.fails_to_write = 1
         assert wait_until(lambda: len(file.versions) >= 3 or bool(lease.trouble()))
         assert "" == lease.trouble()
@@ -355,7 +355,7 @@ def test_a_store_that_is_slow(file: Memory, world: World) -> None:
 
     with pytest.raises(CheckpointError, match="took so long to write the lease s3a://lake"):
         taken(Slow(), world)
-    assert [] == world.ends
+    assert [None] == world.ends
 
 
 class _GaveUp(Exception):
@@ -398,9 +398,9 @@ def test_waiting_for_a_living_holder(
 
     if taken_at is None:
         with pytest.raises(_GaveUp):
-            take(file, OTHER, around=world.around, report=lambda _: None, wait=wait)
+            take(file, OTHER, around=world.around, wait=wait)
         return
-    lease = take(file, OTHER, around=world.around, report=lambda _: None, wait=wait)
+    lease = take(file, OTHER, around=world.around, wait=wait)
     assert 2 == lease.lease.epoch
     assert taken_at[0] <= world.now <= taken_at[1]
 
@@ -420,7 +420,7 @@ def test_many_wait(file: Memory, world: World) -> None:
                 )
             return super().write(content, before)
 
-    take(Contested(), OTHER, around=world.around, report=lambda _: None, wait=lambda _: None)
+    take(Contested(), OTHER, around=world.around, wait=lambda _: None)
     assert 10 == len(lost)
 
 
@@ -434,5 +434,5 @@ def test_what_another_process_has_seen(
     """A waiter counts from there if the lease is still the same version, and else from now on."""
     taken(file, world)
     noted = Sight(token, None, at)
-    take(file, OTHER, around=world.around, report=lambda _: None, noted=noted)
+    take(file, OTHER, around=world.around, noted=noted)
     assert taken_at <= world.now <= taken_at + 1

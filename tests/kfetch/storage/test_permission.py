@@ -26,11 +26,11 @@ def test_a_machine_that_was_paused_whole() -> None:
     The first question after the pause is refused, before any look of the lease's own thread.
     """
     file, sleeper, other = Memory(), World(), World()
-    lease = take(file, HOLDER, around=sleeper.around, report=lambda _: None)
+    lease = take(file, HOLDER, around=sleeper.around)
     with granting(lease.check) as path:
         ask(str(path))
 
-        take(file, replace(HOLDER, id="b2"), around=other.around, report=lambda _: None)
+        take(file, replace(HOLDER, id="b2"), around=other.around)
 
         assert not lease.trouble()
         for _ in range(2):

@@ -49,7 +49,7 @@ def file(proxy: Proxy, request: pytest.FixtureRequest) -> VersionedFile:
 
 
 def held(file: VersionedFile, world: World) -> HeldLease:
-    return take(file, HOLDER, around=world.around, report=lambda _: None)
+    return take(file, HOLDER, around=world.around)
 
 
 def refused_to_others(file: VersionedFile, holder: HeldLease) -> None:
@@ -57,7 +57,7 @@ def refused_to_others(file: VersionedFile, holder: HeldLease) -> None:
     waiter = World()
     waiter.events.append((waiter.now + 5, holder.renew))
     with pytest.raises(CheckpointInUse, match=r"ck\.lease is held by"):
-        take(file, OTHER, around=waiter.around, report=lambda _: None)
+        take(file, OTHER, around=waiter.around)
 
 
 FAULTS = pytest.mark.parametrize("fault", Fault)
@@ -114,7 +114,7 @@ def test_releasing(file: VersionedFile, proxy: Proxy, world: World, fault: Fault
     proxy.fault("PUT", "ck.lease", fault)
     lease.release()
     waiter = World()
-    after = take(file, OTHER, around=waiter.around, report=lambda _: None)
+    after = take(file, OTHER, around=waiter.around)
 
     done = fault in (Fault.LOST_ANSWER, Fault.SILENT, Fault.HALF_ANSWER)
     assert (2, 0 if done else 40) == (after.lease.epoch, round(waiter.now - 1000))

@@ -14,7 +14,7 @@ import pytest
 
 from kfetch.errors import LeaseLost
 from kfetch.model import TopicPartition
-from kfetch.storage.lease_holder import HeldLease, hold
+from kfetch.storage.lease_holder import HeldLease, take
 from kfetch.storage.open import lease_beside
 from kfetch.storage.processes import this_process
 from kfetch_jobs import config
@@ -337,7 +337,7 @@ def test_while_a_run_of_another_project_holds_the_checkpoint(
 ) -> None:
     """The lease beside the checkpoint refuses the move, on any host."""
     before = files()
-    with hold(lease_beside(CHECKPOINT), this_process("run of job other")):
+    with take(lease_beside(CHECKPOINT), this_process("run of job other")):
         said = asked("reset", "--to-latest", "--execute", code=1)
     assert "checkpoint.lease is held by process" in said
     assert before == files()

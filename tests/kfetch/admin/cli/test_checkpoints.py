@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfetch.admin import agents, cli
-from kfetch.storage.lease_holder import hold
+from kfetch.storage.lease_holder import take
 from kfetch.storage.open import lease_beside
 from kfetch.storage.processes import this_process
 from tests.kfetch.admin.checkpoints import ID, QUERY, commit, initial, ours, plan, theirs
@@ -90,7 +90,7 @@ def test_who_holds_it(checkpoint: Kfetch, tmp_path: Path) -> None:
     plan(path, 7, ours(5, 3))
     commit(path, 7)
     me = this_process("run of job clicks")
-    with hold(lease_beside(path), me):
+    with take(lease_beside(path), me):
         line = checkpoint("show", path)[1].splitlines()[1]
         lease = json.loads(checkpoint("show", path, "--json")[1])["lease"]
 
