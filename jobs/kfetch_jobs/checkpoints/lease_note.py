@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from kfetch.storage.lease import Sight
+from kfetch.storage.lease import Sight, parse
 from kfetch.storage.processes import boottime
 from kfetch_jobs.checkpoints.location import lease_file
 from kfetch_jobs.config import Job
@@ -28,7 +28,8 @@ def note_lease(job: Job, *, request_s: float) -> None:
     file = lease_file(job, request_s=request_s)
     if file and (version := file.read()):
         job.directory.mkdir(parents=True, exist_ok=True)
-        write_json(_note(job), {"token": version.token, "at": boottime()})
+        content = version.content.decode(errors="replace")
+        write_json(_note(job), {"token": version.token, "content": content, "at": boottime()})
 
 
 def noted_lease(job: Job) -> Sight | None:
@@ -39,6 +40,7 @@ def noted_lease(job: Job) -> Sight | None:
     """
     note = read_json(_note(job))
     with suppress(KeyError, TypeError, ValueError):
-        if (at := float(note["at"])) <= boottime():
-            return Sight(str(note["token"]), None, at)
+        lease = parse(str(note["content"]).encode())
+        if lease and (at := float(note["at"])) <= boottime():
+            return Sight(str(note["token"]), lease, at)
     return None

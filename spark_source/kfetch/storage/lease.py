@@ -143,11 +143,13 @@ class Sight:
 def seen(before: Sight | None, token: str, content: bytes, now: float) -> Sight:
     """Returns what a waiter sees. ``now``: after the read, in seconds of its own clock.
 
-    A damaged version is parsed again: without hard links, it may have been read half written.
+    The wait for a damaged version goes on: without hard links, it may have been read half written.
+    On a disk, the lease of another holder may have the same token after the directory was removed.
     """
-    if before is None or before.token != token:
-        return Sight(token, parse(content), now)
-    return before if before.lease else Sight(token, parse(content), before.at)
+    lease = parse(content)
+    if before and before.token == token and before.lease in (None, lease):
+        return Sight(token, lease, before.at)
+    return Sight(token, lease, now)
 
 
 class Decision(StrEnum):

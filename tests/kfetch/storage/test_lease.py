@@ -87,7 +87,7 @@ def test_verdicts(sight: Sight, life: Life, now: float, verdict: Decision) -> No
 def test_only_a_new_version_starts_the_wait_again() -> None:
     """The time of a version is that of its first sight."""
     first = seen(None, "t1", HELD.content(), 100.0)
-    assert first is seen(first, "t1", HELD.content(), 120.0)
+    assert first == seen(first, "t1", HELD.content(), 120.0)
     assert 130.0 == seen(first, "t2", HELD.renewed().content(), 130.0).at
 
 
@@ -97,6 +97,14 @@ def test_a_version_that_was_read_half_written() -> None:
     empty = seen(None, "t1", b"", 100.0)
     assert empty.lease is None
     assert Sight("t1", HELD, 100.0) == seen(empty, "t1", HELD.content(), 120.0)
+
+
+def test_a_lease_of_another_life() -> None:
+    """On disks a token is only a number, so a new lease may have that of an old one. The holder
+    tells them apart."""
+    other = replace(HELD, holder=replace(HOLDER, id="b2"))
+    before = Sight("5", HELD, 100.0)
+    assert Sight("5", other, 120.0) == seen(before, "5", other.content(), 120.0)
 
 
 def test_epochs_grow() -> None:

@@ -432,7 +432,6 @@ def test_what_another_process_has_seen(
     file: Memory, world: World, token: str, at: float, taken_at: float
 ) -> None:
     """A waiter counts from there if the lease is still the same version, and else from now on."""
-    taken(file, world)
-    noted = Sight(token, None, at)
+    noted = Sight(token, taken(file, world).lease, at)
     take(file, OTHER, around=world.around, noted=noted)
     assert taken_at <= world.now <= taken_at + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -13,9 +14,9 @@ import pytest
 
 from kfetch.errors import LeaseLost
 from kfetch.storage import processes
-from kfetch.storage.lease import LENGTH_S, Lease, parse
+from kfetch.storage.lease import LENGTH_S, Lease, parse, taken
 from kfetch.storage.open import lease_beside, stored_path
-from kfetch.storage.processes import this_process
+from kfetch.storage.processes import boottime, this_process
 from kfetch.storage.versions import VersionedFile
 from kfetch_jobs import config
 from kfetch_jobs.checkpoints import lease_note
@@ -246,6 +247,31 @@ def test_a_note_on_a_machine_that_slept(project: Path, monkeypatch: pytest.Monke
     lease_note.note_lease(the_job, request_s=1)
     monkeypatch.setattr(job_lock, "log", SimpleNamespace(warning=report))
     with pytest.raises(InterruptedError, match="Waiting for a sign of life, 40 s at most"):
+        hold(the_job)
+
+
+def test_a_note_of_another_lease(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a shared disk the next lease at the same place has the numbers of the last one. A
+    supervisor's note about that one says nothing about the new holder."""
+
+    def report(wait: str) -> None:
+        raise InterruptedError(wait)
+
+    the_job = loaded()
+    path = stored_path(the_job.checkpoint, the_job.spark)
+    assert path is not None
+    for host in ("gone", "new"):
+        away = replace(this_process("a test"), id=host, host=host, machine=host)
+        lease = lease_beside(path)
+        assert lease.write(taken(None, away, LENGTH_S, 0.0).content(), None)
+        if host == "gone":
+            with monkeypatch.context() as earlier:
+                earlier.setattr(lease_note, "boottime", lambda: boottime() - 3600)
+                lease_note.note_lease(the_job, request_s=1)
+            shutil.rmtree(str(lease))
+    monkeypatch.setattr(job_lock, "_may_be_shared", lambda _: True)
+    monkeypatch.setattr(job_lock, "log", SimpleNamespace(warning=report))
+    with pytest.raises(InterruptedError, match="on host new .* of life, 40 s at most"):
         hold(the_job)
 
 
