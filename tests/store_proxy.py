@@ -25,7 +25,7 @@ import pytest
 
 from tests.store import Store
 
-_BUSY = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+_CODES = {429: "SlowDown", 501: "NotImplemented", 503: "SlowDown"}
 
 
 class Fault(StrEnum):
@@ -33,6 +33,10 @@ class Fault(StrEnum):
 
     BUSY = "503"
     """The store refuses it, and has done nothing."""
+    TOO_MANY = "429"
+    """The same, in Google's words: an object is written too often."""
+    NOT_BUILT = "501"
+    """The store does not know a header, such as If-None-Match."""
     CUT = "cut"
     """The connection ends before the store has it."""
     LOST_ANSWER = "lost answer"
@@ -122,8 +126,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         fault = self.server.proxy._next(self.command, unquote(self.path))
         time.sleep(self.server.proxy.delay_s)
-        if fault is Fault.BUSY:
-            self._answer(503, {}, _BUSY)
+        if fault and fault.isdigit():
+            self._answer(
+                int(fault), {}, f"<Error><Code>{_CODES[int(fault)]}</Code></Error>".encode()
+            )
             return
         answer = None if fault is Fault.CUT else self._remembered(body)
         if fault is Fault.SILENT:

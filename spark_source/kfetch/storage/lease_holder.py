@@ -7,6 +7,7 @@ with take(file, this_process("run of job clicks")) as lease:
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 import threading
@@ -320,6 +321,8 @@ def _patiently(
         try:
             return request()
         except OSError as cause:
+            if cause.errno == errno.ENOTSUP:
+                raise _unconditional(file) from None
             if isinstance(cause, PermissionError) or around.clock() >= give_up_at:
                 raise CheckpointError(
                     f"the lease {file} can't be {verb}: {cause.strerror or cause}",
@@ -346,8 +349,8 @@ def _in_use(file: VersionedFile, sight: Sight) -> CheckpointInUse:
 
 def _unconditional(file: VersionedFile) -> CheckpointError:
     return CheckpointError(
-        f"the store overwrites {file} although a request forbids it",
-        action="use a store with conditional writes (If-None-Match and If-Match), as S3 has them",
+        f"the store has no conditional writes, and without them nobody can hold the lease {file}",
+        action="use a store with If-None-Match and If-Match, as S3 has them",
         file=str(file),
     )
 

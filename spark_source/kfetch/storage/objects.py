@@ -26,6 +26,8 @@ _LISTED_MAX = 1000
 """How many names a request lists."""
 _TOGETHER = 16
 """How many objects are copied at once."""
+_ERRORS = {"501": errno.ENOTSUP}
+"""Numbers of errors, by the store's status. Any other one is EIO."""
 _NO_STORE = ("NoSuchBucket", "ContainerNotFound")
 """What stores say if there is no such bucket or container."""
 READ_MAX = 64 << 20
@@ -251,7 +253,9 @@ class ObjectPath:
                 reason = (
                     f"{self.uri} may be in another region: set spark.hadoop.fs.s3a.endpoint.region"
                 )
-            raise OSError(errno.EIO, reason, str(self)) from None
+            status = _STATUS.search(str(cause))
+            number = _ERRORS.get(status[1][:3] if status else "", errno.EIO)
+            raise OSError(number, reason, str(self)) from None
 
 
 def _reason(cause: Exception) -> str:
