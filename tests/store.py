@@ -178,6 +178,12 @@ def unfinished_uploads(prefix: str) -> list[str]:
     return [one.key_name for one in uploads if one.key_name.startswith(prefix)]
 
 
+def encryptions(prefix: str) -> dict[str, tuple[str, str]]:
+    """Returns how the store encrypts the objects of such names: by which algorithm and key."""
+    objects = _kept().buckets[BUCKET].keys.items()
+    return {name: (one.encryption, one.kms_key_id) for name, one in objects if prefix in name}
+
+
 @contextmanager
 def running_store() -> Iterator[Store]:
     """Start a store, and stop it behind the block."""

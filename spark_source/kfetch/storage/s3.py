@@ -36,8 +36,16 @@ _FROM_ENVIRONMENT = {
 }
 """Providers whose places obstore searches by itself: environment, web identity, container, EC2."""
 _ANONYMOUS = {"AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"}
-_WITHOUT_EQUAL = ("security.credential.provider.path", "encryption.cs-key-provider")
-"""Settings that the client can't follow: keys in a keystore of Java, encryption in the client."""
+_WITHOUT_EQUAL = {
+    "security.credential.provider.path": (
+        "give the keys by fs.s3a.access.key and fs.s3a.secret.key, or by the environment"
+    ),
+    "encryption.context": "remove it",
+    "server-side-encryption-algorithm": "set fs.s3a.encryption.algorithm in its place",
+}
+"""Settings that kfetch can't follow, and what to do: a keystore of Java, say, and an old name."""
+_ENCRYPTIONS = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+"""S3A's names of what the store does by itself, and those of S3."""
 _REGION = "us-east-1"
 """The region of a store with an endpoint and no region. Such stores mostly ignore it."""
 _AWS = re.compile(
@@ -78,13 +86,15 @@ def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
         )
     own = _SPARK.format(f"bucket.{bucket}.{{}}")
     of_bucket = StoreSettings(settings, (own, _SPARK), _SPARK)
-    for name in _WITHOUT_EQUAL:
-        if of_bucket.has(name):
-            action = (
-                "give the keys by fs.s3a.access.key and fs.s3a.secret.key, or by the environment"
-            )
+    for name, action in _WITHOUT_EQUAL.items():
+        if of_bucket.get(name):
             raise of_bucket.error(name, "kfetch can't follow {}", action)
-    return {"bucket": bucket, **_endpoint(bucket, of_bucket), **_credentials(of_bucket)}
+    return {
+        "bucket": bucket,
+        **_endpoint(bucket, of_bucket),
+        **_credentials(of_bucket),
+        **_encryption(of_bucket),
+    }
 
 
 def _endpoint(bucket: str, settings: StoreSettings) -> dict[str, Any]:
@@ -149,3 +159,17 @@ def _keys(settings: StoreSettings) -> dict[str, Any]:
         action = "give both keys, or none if they are in the environment"
         raise settings.error(min(missing), "{} is missing", action)
     return {_KEYS[name]: settings.printable(name, "key has") for name in given}
+
+
+def _encryption(settings: StoreSettings) -> dict[str, str]:
+    """Returns how the store encrypts what kfetch writes, as it does what Spark writes."""
+    name = "encryption.algorithm"
+    if not (algorithm := settings.get(name)):
+        return {}
+    if algorithm not in _ENCRYPTIONS:
+        sentence = f"kfetch can't use the algorithm {algorithm} of {{}}"
+        raise settings.error(name, sentence, f"use {', '.join(_ENCRYPTIONS)} or none")
+    result = {"server_side_encryption": _ENCRYPTIONS[algorithm]}
+    if algorithm != "AES256" and (key := settings.printable("encryption.key", "key has")):
+        result["sse_kms_key_id"] = key
+    return result

@@ -29,10 +29,6 @@ class StoreSettings:
         names = (form.format(name) for form in self.forms)
         return next((self._all[one].strip() for one in names if one in self._all), "") or default
 
-    def has(self, name: str) -> bool:
-        """Returns whether there is a value, even an empty one."""
-        return any(form.format(name) in self._all for form in self.forms)
-
     def is_true(self, name: str, default: str) -> bool:
         """Returns whether a value is true."""
         return self.get(name, default).lower() == "true"

@@ -27,7 +27,7 @@ from kfetch.storage.transfer import KEPT_BYTES, PART_BYTES, Upload, opened
 from kfetch_jobs.jvm.spark import REDACTION
 from tests.kfetch.delta.tables import MIB, column, field, plan_of
 from tests.kfetch.delta.test_copying import Copy
-from tests.store import BUCKET, Store, unfinished_uploads
+from tests.store import BUCKET, Store, encryptions, unfinished_uploads
 from tests.store_proxy import Fault, Proxy, proxied
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
@@ -95,6 +95,26 @@ def test_a_table_in_a_store(place: ObjectPath, proxy: Proxy) -> None:
     with pytest.raises(TableRefused, match=f"{re.escape(str(place))} has no column m"):
         wider.open(merge_schema=False)
     assert ["n", "m"] == [one["name"] for one in wider.open(merge_schema=True).fields]
+
+
+@pytest.mark.s3
+def test_an_encrypted_table(place: ObjectPath, proxy: Proxy) -> None:
+    """All files of the table and of its log have the encryption that S3A's settings ask for."""
+    settings = {"spark.hadoop.fs.s3a.encryption.algorithm": "SSE-KMS"}
+    settings["spark.hadoop.fs.s3a.encryption.key"] = "arn:aws:kms:eu-west-1:1:key/a"
+    encrypted = stored_path(str(place), proxy.store.settings | settings)
+    assert isinstance(encrypted, ObjectPath)
+    log_of(encrypted)
+    for size in (1, 11 * MIB):
+        upload = Upload(encrypted / str(size))
+        upload.write(bytes(size))
+        upload.complete()
+    assert (encrypted / "lease").write_if(b"", None)
+    encrypted.copy_tree(encrypted / "copy")
+
+    found = encryptions(place.key)
+    assert 8 == len(found)
+    assert {("aws:kms", "arn:aws:kms:eu-west-1:1:key/a")} == set(found.values())
 
 
 def test_requests_of_a_micro_batch(place: ObjectPath, proxy: Proxy) -> None:

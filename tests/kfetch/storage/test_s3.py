@@ -11,6 +11,7 @@ from kfetch.storage.s3 import s3_config
 
 KEYS = {"access.key": "a", "secret.key": "b"}
 AUTH = "org.apache.hadoop.fs.s3a."
+NO_ENCRYPTION, NO_KMS_KEY = {"server_side_encryption": None}, {"sse_kms_key_id": None}
 SDK = "software.amazon.awssdk.auth.credentials."
 
 
@@ -47,6 +48,17 @@ SDK = "software.amazon.awssdk.auth.credentials."
         ({"path.style.access": "true"}, {"virtual_hosted_style_request": False}),
         ({**KEYS, "bucket.lake.access.key": "own"}, {"access_key_id": "own"}),
         ({**KEYS, "bucket.other.access.key": "own"}, {"access_key_id": "a"}),
+        ({"encryption.algorithm": "AES256"}, {"server_side_encryption": "AES256", **NO_KMS_KEY}),
+        ({"encryption.algorithm": "SSE-KMS"}, {"server_side_encryption": "aws:kms", **NO_KMS_KEY}),
+        (
+            {"encryption.algorithm": "DSSE-KMS", "encryption.key": "arn"},
+            {"server_side_encryption": "aws:kms:dsse", "sse_kms_key_id": "arn"},
+        ),
+        (
+            {"encryption.algorithm": "AES256", "bucket.lake.encryption.algorithm": "SSE-KMS"},
+            {"server_side_encryption": "aws:kms"},
+        ),
+        ({"encryption.algorithm": " ", "encryption.key": "arn"}, {**NO_ENCRYPTION, **NO_KMS_KEY}),
         (
             {"aws.credentials.provider": f"{AUTH}AnonymousAWSCredentialsProvider"},
             {"skip_signature": True},
@@ -146,6 +158,11 @@ def test_keys_are_left_out_for_a_provider_of_the_environment() -> None:
         ("aws.credentials.provider", "com.acme.Vault", "can't use the class Vault of spark.hadoop"),
         ("security.credential.provider.path", "jceks://x", "follow spark.hadoop.fs.s3a.security"),
         ("bucket.lake.security.credential.provider.path", "x", "follow spark.hadoop.fs.s3a.secur"),
+        ("encryption.algorithm", "SSE-C", r"can't use the algorithm SSE-C of spark\..*\.algorithm"),
+        ("encryption.algorithm", "CSE-KMS", r"can't use the algorithm CSE-KMS of spark\."),
+        ("bucket.lake.encryption.algorithm", "SSE-C", "can't use the algorithm SSE-C"),
+        ("encryption.context", "team=shop", r"follow spark\.hadoop\.fs\.s3a\.encryption\.context"),
+        ("server-side-encryption-algorithm", "SSE-KMS", r"server-side.*: set fs\.s3a\.enc"),
     ],
 )
 def test_settings_that_cannot_be_followed(name: str, value: str, sentence: str) -> None:

@@ -271,7 +271,7 @@ def test_a_note_of_another_lease(project: Path, monkeypatch: pytest.MonkeyPatch)
             shutil.rmtree(str(lease))
     monkeypatch.setattr(job_lock, "_may_be_shared", lambda _: True)
     monkeypatch.setattr(job_lock, "log", SimpleNamespace(warning=report))
-    with pytest.raises(InterruptedError, match="on host new .* of life, 40 s at most"):
+    with pytest.raises(InterruptedError, match=r"on host new .* of life, 40 s at most"):
         hold(the_job)
 
 
