@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from kfetch.errors import OptionError
@@ -19,6 +23,9 @@ _CONNECT_S = 10
 """How long a connection may take."""
 _FIRST_PAUSE_S = 0.1
 """How long the client waits before it repeats a request. Later pauses may be longer."""
+_CLIENT_S = 600
+"""For so long, a client serves all paths of its bucket. The next one reads files with keys anew."""
+_CLIENTS_MAX = 64
 
 READABLE = "file:, s3a:, abfss:, gs: and hdfs:"
 """What ``stored_path`` has a driver for, in words for errors."""
@@ -143,10 +150,9 @@ def _opened(
 ) -> tuple[object, dict[str, str]]:
     """Returns a store's client, and its options for another client. See ``ObjectPath.options``."""
     try:
-        from obstore import store
         from obstore.exceptions import BaseError
 
-        if kind is _HDFS:
+        if kind is _HDFS:  # a request that hangs holds its connection, so nobody shares that
             return hdfs.HdfsStore(**arguments, wait_s=patience.request_s), arguments["config"]
     except RuntimeError:
         raise OptionError(
@@ -157,10 +163,30 @@ def _opened(
             f"kfetch can't read {text} without the package {missing.name}",
             action=f"install it with pip install 'kfetch[{kind.extra}]'",
         ) from None
+    around = (frozenset(os.environ.items()), monotonic() // _CLIENT_S)
+    try:
+        return _client(kind.store, json.dumps(arguments, sort_keys=True), patience, around)
+    except BaseError:  # its text may have keys
+        raise OptionError(
+            f"kfetch has no complete keys for {text}", action=f"correct {kind.keys}"
+        ) from None
+
+
+@lru_cache(_CLIENTS_MAX)
+def _client(
+    name: str, arguments_json: str, patience: _Patience, _around: object
+) -> tuple[object, dict[str, str]]:
+    """Returns the same client again, which has its keys and its connections.
+
+    ``_around``: whatever else tells that the keys may be others, such as the environment.
+    """
+    from obstore import store
+
+    arguments: dict[str, Any] = json.loads(arguments_json)
     client = {
         "timeout": _milliseconds(patience.request_s),
         "connect_timeout": _milliseconds(min(patience.request_s, _CONNECT_S)),
-        **arguments.get("client_options", {}),
+        **arguments.pop("client_options", {}),
     }
     retries = {
         "max_retries": patience.retries,
@@ -168,21 +194,14 @@ def _opened(
         "backoff": {"init_backoff": timedelta(seconds=_FIRST_PAUSE_S)},
     }
     # obstore's own ``config`` panics if it has a SAS (0.12).
-    given = {name: str(value) for name, value in arguments.items() if name != "client_options"}
     options = {
-        **given,
-        **{name: str(value) for name, value in client.items()},
+        **{name: str(value) for name, value in (arguments | client).items()},
         "max_retries": str(patience.retries),
         "retry_timeout": _milliseconds(patience.retries_s),
         "backoff_config.init_backoff": _milliseconds(_FIRST_PAUSE_S),
     }
-    try:
-        made = getattr(store, kind.store)
-        return made(**{**arguments, "client_options": client}, retry_config=retries), options
-    except BaseError:  # its text may have keys
-        raise OptionError(
-            f"kfetch has no complete keys for {text}", action=f"correct {kind.keys}"
-        ) from None
+    made = getattr(store, name)
+    return made(**arguments, client_options=client, retry_config=retries), options
 
 
 def _milliseconds(seconds: float) -> str:

@@ -180,6 +180,31 @@ def test_keys_in_a_location(text: str, default: str) -> None:
     assert "pa55word" not in repr(told.value) + str(told.value)
 
 
+def test_paths_share_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client fetches keys and connects once for all paths of a bucket. Other keys, another wait
+    and ten minutes make another one: a file with keys may have changed."""
+    settings = {f"spark.hadoop.fs.s3a.{name}.key": name for name in ("access", "secret")}
+
+    def client(key: str = "ck", name: str = "", wait_s: float = 1.0) -> object:
+        more = {"spark.hadoop.fs.s3a.secret.key": name} if name else {}
+        path = stored_path(f"s3a://lake/{key}", settings | more, request_s=wait_s)
+        assert isinstance(path, ObjectPath)
+        return path.store
+
+    now = 1200.0
+    monkeypatch.setattr("kfetch.storage.open.monotonic", lambda: now)
+    first = client()
+    assert first is client("other")
+    made = [first, client(name="new"), client(wait_s=2.0)]
+    with monkeypatch.context() as changed:
+        changed.setenv("AWS_SESSION_TOKEN", "new")
+        made.append(client())
+    now += 600
+    made.append(client())
+
+    assert 5 == len({id(one) for one in made})
+
+
 def test_other_file_systems() -> None:
     """kfetch has no driver for them, and says so by None: the caller knows what to do."""
     viewfs = {"spark.hadoop.fs.defaultFS": "viewfs://name"}
