@@ -15,6 +15,7 @@ look at the ``term_file`` themselves: their supervisor may be dead, or frozen.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -61,6 +62,10 @@ _REQUEST_S = _LENGTH_S / 10
 """How long one request of a supervisor to the store may take."""
 STATUS_S = 1.0
 """The same for commands and the page, and for the state: its writer holds the database's lock."""
+_TURN_S = 1.0
+"""Google's store takes one write of an object in so long, and may refuse others by 429."""
+_TURNS_MAX = 4
+"""How often a write is repeated that the store refuses so."""
 _CONFLICTS_MAX = 20
 """How often other hosts may write a file between a read and a write."""
 
@@ -75,6 +80,8 @@ class Shared:
         self._inbox = versioned(directory / "inbox")
         self._storage = storage
         self.place = f"{socket.gethostname()}:{storage}"
+        self.limits_writes = False
+        """Whether the store has refused a write because another one came right before."""
         self.purpose = f"kfetch up, storage {storage}"
         """What the lease says about this host's supervisor."""
 
@@ -145,9 +152,21 @@ class Shared:
                 before = parse_inbox(version.content if version else None)
                 after = change(before)
                 content = after.content(uuid.uuid4().hex)
-                if after == before or self._inbox.write(content, _token(version)):
+                if after == before or self.write(self._inbox, content, _token(version)):
                     return after
             raise ValueError("many hosts write it")
+
+    def write(self, file: VersionedFile, content: bytes, before: str | None) -> str | None:
+        """Write a version. See ``VersionedFile``. It waits if the store limits writes."""
+        for _ in range(_TURNS_MAX):
+            try:
+                return file.write(content, before)
+            except OSError as cause:
+                if cause.errno != errno.EBUSY:
+                    raise
+                self.limits_writes = True
+            time.sleep(_TURN_S)
+        return file.write(content, before)
 
     def say_waiting(self, since_s: float) -> None:
         """Say in the inbox that this process waits for the lead."""
@@ -189,7 +208,7 @@ class Lead:
         self._id = uuid.uuid4().hex
         self._version = StateVersion(history=self._id, epoch=1, change=0)
         self._lost = ""
-        self._inbox_at = 0.0
+        self._inbox_at = self._written_at = 0.0
 
     @property
     def place(self) -> str:
@@ -222,10 +241,15 @@ class Lead:
                     raise ValueError(wrong)
                 claimed = state.claimed(self._id)
                 self._version = claimed.version
-                if token := self._file.write(claimed.content(), version.token):
-                    self._token = token
+                if token := self._shared.write(self._file, claimed.content(), version.token):
+                    self._token, self._written_at = token, time.monotonic()
                     return claimed
             raise ValueError("another supervisor writes it")
+
+    def await_turn(self) -> None:
+        """Wait until the store takes the next state. Others may use the database meanwhile."""
+        if self._shared.limits_writes:
+            time.sleep(max(self._written_at + _TURN_S - time.monotonic(), 0.0))
 
     def publish(self, tables: Mapping[str, list[dict[str, Any]]]) -> StateVersion:
         """Write the state for other hosts. Returns its version.
@@ -240,15 +264,16 @@ class Lead:
         )
         with _errors(self._file):
             self._token = self._written(state.content())
+        self._written_at = time.monotonic()
         return state.version
 
     def _written(self, content: bytes) -> str:
         """Write the state behind its last version, or behind a write whose answer was lost."""
-        if token := self._file.write(content, self._token):
+        if token := self._shared.write(self._file, content, self._token):
             return token
         present = self._file.read()
         own = present is None or parse_state(present.content).leader == self._id
-        if own and (token := self._file.write(content, _token(present))):
+        if own and (token := self._shared.write(self._file, content, _token(present))):
             return token
         self._lost = "another supervisor leads: it has written the shared state"
         raise ValueError(self._lost)

@@ -114,6 +114,8 @@ class Store:
         self._db = open_database(path)
         self.publish: Publish | None = None
         """Writes the shared state, while this process leads. It raises SupervisorError."""
+        self.await_turn: Callable[[], object] = lambda: None
+        """Waits until it may do so, before the database is locked."""
 
     @classmethod
     def of(cls, storage: Path) -> Self:
@@ -135,6 +137,7 @@ class Store:
     @contextmanager
     def _shared_transaction(self) -> Iterator[sqlite3.Connection]:
         """The same, of what the next leader must know. It is published before the commit."""
+        self.await_turn()
         with self._transaction() as db:
             yield db
             if self.publish is not None:

@@ -26,7 +26,7 @@ _LISTED_MAX = 1000
 """How many names a request lists."""
 _TOGETHER = 16
 """How many objects are copied at once."""
-_ERRORS = {"501": errno.ENOTSUP}
+_ERRORS = {"429": errno.EBUSY, "501": errno.ENOTSUP}
 """Numbers of errors, by the store's status. Any other one is EIO."""
 _NO_STORE = ("NoSuchBucket", "ContainerNotFound")
 """What stores say if there is no such bucket or container."""
