@@ -7,5 +7,6 @@ runs.py       runs, from the supervisor's database
 fetches.py    requests, bytes and times of fetching, from agents and from files of statistics
 collect.py    collects all of them
 
-Counters start at zero with the supervisor. Earlier events would look like a burst at each start.
+Counters start at zero with the supervisor, and when its host begins to lead. Earlier events would
+look like a burst.
 """

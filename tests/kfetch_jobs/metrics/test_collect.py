@@ -66,6 +66,14 @@ def _begin(loaded: Project) -> None:
     write_pulse(loaded.storage / "clicks", pulse)
 
 
+def _lose_broker(loaded: Project) -> None:
+    """The driver of clicks reports that it cannot reach a broker."""
+    report = broker_report_path(loaded.storage / "clicks", "source")
+    report.parent.mkdir()
+    entry = {"name": "broker 1 (h:9092)", "since": 1.0, "cause": "refused"}
+    report.write_text(json.dumps({"at": time.time(), "unreachable": [entry]}))
+
+
 @pytest.mark.parametrize("name", ["kfetch.statsDirectory", "kfetch.STATSdirectory"])
 def test_the_directory_of_statistics(project: Path, name: str) -> None:
     """The status has a job's own directory, whatever the case of the option's name. A directory of
@@ -108,10 +116,7 @@ def test_every_metric_is_told(
     write_driver_stats(str(stats), "q", FetchStats(full_requests=3), losses)
     progress.append_entry(loaded.storage / "clicks", BATCH)
     answers.append(STATUS)
-    report = broker_report_path(loaded.storage / "clicks", "source")
-    report.parent.mkdir()
-    entry = {"name": "broker 1 (h:9092)", "since": 1.0, "cause": "refused"}
-    report.write_text(json.dumps({"at": time.time(), "unreachable": [entry]}))
+    _lose_broker(loaded)
     told = scraped(look.collect_now())
 
     names = {name for entry in METRICS.values() for name in series_of(entry)}
@@ -149,6 +154,20 @@ def test_every_metric_is_told(
     ):
         assert value == sample_of(told, name, **labels), name
     assert sample_of(told, "kfetch_job_lag_seconds") == pytest.approx(2.5, abs=1)
+
+
+@pytest.mark.usefixtures("answers")
+@pytest.mark.parametrize("lag", [0, 5])
+def test_a_lag_that_nobody_knows(loaded: Project, lag: int) -> None:
+    """If a broker is unreachable, a lag of 0 says nothing, so it is absent. Else an alert that
+    waits for a lag would end."""
+    _begin(loaded)
+    write_pulse(loaded.storage / "clicks", Pulse(at=time.time(), batch=4, lag=lag))
+    _lose_broker(loaded)
+
+    told = scraped(MetricsCollector(loaded, time.time).collect_now())
+    assert (lag or None) == sample_of(told, "kfetch_job_lag_offsets")
+    assert (lag > 0) == (sample_of(told, "kfetch_job_lag_seconds") is not None)
 
 
 def test_without_files_agents_tell_totals(project: Path, answers: list[Status]) -> None:
