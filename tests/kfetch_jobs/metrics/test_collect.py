@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -185,6 +186,57 @@ def test_without_files_agents_tell_totals(project: Path, answers: list[Status]) 
 
     assert 250 == sample_of(told, "kfetch_job_fetch_records_total", reader="executor")
     assert None is sample_of(told, "kfetch_job_fetch_records_total", reader="driver")
+
+
+@pytest.mark.usefixtures("answers")
+def test_many_files_of_statistics(
+    loaded: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more files than it reads, it reads the newest. Counters stay when old files go."""
+    monkeypatch.setattr("kfetch_jobs.metrics.fetches._FILES_MAX", 2)
+    _begin(loaded)
+
+    def written(run: int) -> None:
+        write_stats(str(tmp_path / "stats"), f"run-{run}", FetchStats(records=7))
+        write_driver_stats(str(tmp_path / "stats"), f"run-{run}", FetchStats(), {"LogTruncated": 1})
+        for path in (tmp_path / "stats").rglob(f"run-{run}-*"):
+            os.utime(path, (1e9 + run, 1e9 + run))
+
+    for run in range(20):
+        written(run)
+    collector = MetricsCollector(loaded, time.time)
+    for run in range(20, 25):
+        written(run)
+        for old in range(-run, 0):  # a file system may list the files in any order
+            written(old)
+        told = scraped(collector.collect_now())
+        assert 7 * (run - 19) == sample_of(
+            told, "kfetch_job_fetch_records_total", reader="executor"
+        )
+        assert run - 19 == sample_of(told, "kfetch_job_losses_total", kind="LogTruncated")
+    shutil.rmtree(tmp_path / "stats")
+    told = scraped(collector.collect_now())
+    assert 35 == sample_of(told, "kfetch_job_fetch_records_total", reader="executor")
+    assert 5 == sample_of(told, "kfetch_job_losses_total", kind="LogTruncated")
+
+
+@pytest.mark.usefixtures("answers")
+def test_names_that_producers_choose(loaded: Project, tmp_path: Path) -> None:
+    """The names of all runs together have the limit of one run. Further ones count as ``other``.
+    No sample falls, whichever names a later run brings first."""
+    _begin(loaded)
+    collector = MetricsCollector(loaded, time.time)
+    seen: dict[str, float] = {}
+    for run in range(4):
+        fields = {f"value.{run}-{n}": 1 for n in range(20)} | {"value.new": 1}
+        write_stats(str(tmp_path / "stats"), f"run-{run}", FetchStats(unknown_fields={"t": fields}))
+        told = scraped(collector.collect_now())
+        name = "kfetch_job_fetch_unknown_fields_total"
+        now = {dict(key[1])["field"]: value for key, value in told.items() if key[0] == name}
+
+        assert (21, 21 * (run + 1)) == (len(now), sum(now.values()))
+        assert all(now[field] >= value for field, value in seen.items())
+        seen = now
 
 
 def test_what_is_broken_costs_itself_alone(loaded: Project, answers: list[Status]) -> None:

@@ -118,7 +118,9 @@ def test_counters_of_a_host_that_takes_over(shared: Project) -> None:
     statistics may be files of both hosts."""
     statistics = shared.path.parent.parent / "stats"
     job = shared.path.parent / "jobs" / "clicks.yml"
-    job.write_text(JOB.replace("    includeHe", "    kfetch.statsDirectory: ../stats\n    includeHe"))
+    job.write_text(
+        JOB.replace("    includeHe", "    kfetch.statsDirectory: ../stats\n    includeHe")
+    )
     leads(shared, AWAY, Phase.RUNNING)
     collector = MetricsCollector(shared, time.time)
 
