@@ -16,6 +16,7 @@ from integration.running.prometheus import RULES, program
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 JOB = {"job_name": "clicks", "instance": "a:4747"}
+HOSTS = [{"job": "kfetch", "instance": f"{host}:4747"} for host in "ab"]
 EVENTS = "kfetch_job_fetch_session_events_total"
 # An alert; series (metric, labels, values a minute apart) that make it fire, and such that almost
 # do; the labels that it then has; its value as texts show it.
@@ -32,6 +33,23 @@ TABLE: list[tuple[str, list[Any], list[Any], dict[str, str], str]] = [
         [("kfetch_supervisor_info", {}, "1x20 _x20")],
         [("kfetch_supervisor_info", {}, "1x25 _x15")],
         {},
+        "",
+    ),
+    (
+        "KfetchSupervisorUnreachable",
+        [("up", HOSTS[0], "1x40"), ("up", HOSTS[1], "0x40")],
+        [("up", HOSTS[0], "1x40"), ("up", {"job": "node", "instance": "a:9100"}, "0x40")],
+        HOSTS[1],
+        "",
+    ),
+    (
+        "KfetchNobodyLeads",
+        [("kfetch_supervisor_leads", host, "0x40") for host in HOSTS],
+        [
+            ("kfetch_supervisor_leads", HOSTS[0], "1x29 0x11"),
+            ("kfetch_supervisor_leads", HOSTS[1], "0x29 0x11"),
+        ],
+        {"job": "kfetch"},
         "",
     ),
     (

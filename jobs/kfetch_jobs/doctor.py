@@ -170,8 +170,9 @@ def jobs(project: Project) -> Finding:
 
 def storage(directory: Path) -> Finding:
     """Check that the project's storage, or the nearest directory above it, can be written."""
-    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    existing = directory
     try:
+        existing = next(path for path in (directory, *directory.parents) if path.exists())
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"kfetch")
             file.flush()

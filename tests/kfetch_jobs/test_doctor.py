@@ -195,5 +195,8 @@ def test_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     found = doctor.storage(tmp_path / "file")
     assert (FAIL, True) == (found.grade, "can't be written" in found.text)
+    name = tmp_path / ("x" * 300)  # like a directory that may not be entered, but for root too
+    found = doctor.storage(name)
+    assert (FAIL, f"{name} can't be written: File name too long") == (found.grade, found.text)
     monkeypatch.setattr(doctor, "_FREE_BYTES_MIN", 1 << 60)
     assert WARN is doctor.storage(tmp_path).grade

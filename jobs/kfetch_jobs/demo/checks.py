@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kfetch_jobs import config, doctor
-from kfetch_jobs.config import Job
+from kfetch_jobs.config import Job, Project
 from kfetch_jobs.demo.settings import Settings
 from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.jvm.maven import CACHE_VARIABLE, cache_directory, is_cached, jars
@@ -99,7 +99,8 @@ def _job(settings: Settings) -> Iterator[str]:
     bootstrap, storage = "127.0.0.1:1", Path(tempfile.gettempdir(), "kfetch-demo-storage").resolve()
     try:
         variables = settings.variables(bootstrap, storage)
-        job = config.load(settings.project, os.environ | variables).job(settings.job)
+        project = config.load(settings.project, os.environ | variables)
+        job = project.job(settings.job)
     except ConfigError as error:
         yield from error.mistakes
         return
@@ -111,6 +112,19 @@ def _job(settings: Settings) -> Iterator[str]:
     yield from _places(job, storage)
     if job.file.trigger.finite:
         yield f"the demo kills a running job: give job {job.name} the trigger processingTime"
+    if settings.open_page:
+        yield from _other_jobs(project, job)
+
+
+def _other_jobs(project: Project, job: Job) -> Iterator[str]:
+    """They may read another Kafka, and write into tables that are no demo."""
+    valid, _ = project.jobs_and_mistakes()
+    names = (name for name in project.jobs() if name not in valid or valid[name].file.enabled)
+    if others := ", ".join(name for name in names if name != job.name):
+        yield (
+            "the demo with --open would run every enabled job of the project, also "
+            f"{others}: leave out --open, or write enabled: false into the files of these"
+        )
 
 
 def _source(job: Job, bootstrap: str) -> Iterator[str]:

@@ -140,13 +140,18 @@ class Cluster:
             "running": sum(node["pid"] is not None for node in nodes),
         }
 
-    def stop(self, timeout_s: float = 20) -> None:
-        """End all nodes with SIGTERM, and with SIGKILL after ``timeout_s`` seconds."""
-        deadline = time.monotonic() + timeout_s
-        for node in self.nodes:
-            node.terminate()
-        wait_until(lambda: not self.running, deadline)
-        self.kill()
+    def stop(self, timeout_s: float = 20) -> int:
+        """End all nodes with SIGTERM, and with SIGKILL after ``timeout_s`` seconds.
+
+        If another process starts the cluster, it waits for that. Returns how many nodes ran.
+        """
+        with wait_for_lock(self.directory / state.START_LOCK):
+            running = self.running
+            for node in running:
+                node.terminate()
+            wait_until(lambda: not self.running, time.monotonic() + timeout_s)
+            self.kill()
+        return len(running)
 
     def kill(self) -> None:
         """End all nodes with SIGKILL."""

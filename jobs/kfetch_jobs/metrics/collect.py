@@ -70,10 +70,13 @@ class MetricsCollector:
         with self._part("batches"):
             self._batches.update()
         overview = self._overview
-        # Each host would count the runs that the leader starts.
-        jobs = overview.jobs if overview and not overview.waits_here else ()
+        jobs = overview.jobs if overview else ()
         with self._part("fetches"):
             self._fetches.update(jobs)
+        if overview and overview.waits_here:  # the leader counts them
+            self._runs.reset()
+            self._fetches.reset()
+            jobs = ()
         for job in jobs:
             _add_job_samples(samples, job)
             self._runs.add_samples(samples, job.name)
@@ -117,8 +120,9 @@ def _add_job_samples(samples: SampleSet, job: JobStatus) -> None:
     samples.put("kfetch_job_state_start_time_seconds", job.since_s, job_name=name)
     samples.put("kfetch_job_next_run_time_seconds", job.due_s, job_name=name)
     samples.put("kfetch_job_consecutive_failures", job.failures, job_name=name)
-    samples.put("kfetch_job_lag_offsets", job.lag, job_name=name)
-    samples.put("kfetch_job_lag_seconds", None if job.lag is None else job.lag_s, job_name=name)
+    if job.lag_is_known:
+        samples.put("kfetch_job_lag_offsets", job.lag, job_name=name)
+        samples.put("kfetch_job_lag_seconds", job.lag_s, job_name=name)
     samples.put("kfetch_job_last_activity_time_seconds", job.pulse_s, job_name=name)
     running = job.phase is not None and job.phase.has_process
     unreachable = len(job.unreachable) if running else None

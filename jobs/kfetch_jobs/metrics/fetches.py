@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from itertools import chain, islice
+from heapq import nlargest
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from kfetch.admin import agents
 from kfetch.admin.agents import QueryStatus, Status
 from kfetch.admin.query import FETCH_COUNTS, FetchStats
 from kfetch.errors import DataLoss
-from kfetch_jobs.metrics.growth import GrowingSums
+from kfetch_jobs.metrics.growth import Growth
 from kfetch_jobs.metrics.table import SampleSet
 from kfetch_jobs.supervise.status import JobStatus
 
@@ -29,7 +30,7 @@ _AGENT_TIMEOUT_S = 0.5
 _ALL_AGENTS_TIMEOUT_S = 2.0
 """The limit for all agents together. Prometheus waits ten seconds for a scrape."""
 _FILES_MAX = 10_000
-"""The most files that it reads in a directory of statistics."""
+"""The most files that it reads in a directory of statistics: those that changed last."""
 _READERS = ("executor", "driver")
 _LOSSES = tuple(error.__name__ for error in DataLoss.__subclasses__())
 """Each has a sample from the start: a counter that starts at 1 shows no increase."""
@@ -42,16 +43,19 @@ class FetchMetrics:
     """Follows agents and files. Totals from before the first update do not count."""
 
     def __init__(self) -> None:
-        self._growth = GrowingSums[_Key]()
-        self._losses = GrowingSums[str]()
+        self._growth = defaultdict[str, Growth[_Key]](Growth)
+        self._sums = defaultdict[str, FetchStats](FetchStats)
+        """By job and reader. They have the limits of FetchStats: producers choose names in them."""
+        self._loss_growth = defaultdict[str, Growth[str]](Growth)
+        self._losses = defaultdict[str, Counter[str]](Counter)
         self._changed: dict[str, int] = {}
         """Each file's time of change when it was last read, in nanoseconds."""
         self._agents: list[Status] = []
 
     def reset(self) -> None:
         """Set all counters to zero."""
-        self._growth.reset()
-        self._losses.reset()
+        self._sums.clear()
+        self._losses.clear()
 
     def update(self, jobs: Sequence[JobStatus]) -> None:
         """Ask the agents, and read changed files."""
@@ -60,8 +64,7 @@ class FetchMetrics:
             if job.statistics:
                 continue
             for status, query in readers_of(self._agents, job):
-                part = (status.pid, query.name)
-                self._growth.update(f"{job.name} executor", part, _flat(asdict(query.totals)))
+                self._add(f"{job.name} executor", (status.pid, query.name), asdict(query.totals))
         changed: dict[str, int] = {}
         for job in jobs:
             for directory in job.statistics:
@@ -70,16 +73,22 @@ class FetchMetrics:
 
     def _read(self, job: str, directory: Path, changed: dict[str, int]) -> None:
         for path, totals in self._changed_files(job, directory, changed):
-            self._growth.update(f"{job} executor", path, _flat(totals))
+            self._add(f"{job} executor", path, totals)
         for path, content in self._changed_files(job, directory / "driver", changed):
-            self._growth.update(f"{job} driver", path, _flat(content.get("watch")))
-            self._losses.update(job, path, _numbers(content.get("losses")))
+            self._add(f"{job} driver", path, content.get("watch"))
+            losses = _numbers(content.get("losses"))
+            self._losses[job].update(self._loss_growth[job].increase(path, losses))
+
+    def _add(self, reader: str, part: Hashable, totals: object) -> None:
+        """Add what a part of a reader has counted since the last update."""
+        increase = self._growth[reader].increase(part, _flat(totals))
+        self._sums[reader] += _nested(increase)
 
     def _changed_files(
         self, job: str, directory: Path, changed: dict[str, int]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yields the readable files that have changed since the last update, with their content."""
-        for path, changed_ns in _files(directory):
+        for changed_ns, path in _files(directory):
             key = f"{job} {path}"
             if self._changed.get(key) != changed_ns:
                 with suppress(OSError, ValueError):
@@ -91,14 +100,14 @@ class FetchMetrics:
     def add_samples(self, samples: SampleSet, job: JobStatus) -> None:
         """Add the samples of one job. Those of its driver come from files only."""
         for reader in _READERS[: 2 if job.statistics else 1]:
-            sums = sorted(self._growth.sums(f"{job.name} {reader}").items())
-            for (field, *names), number in (_ZEROS | dict(sums)).items():
+            sums = _flat(asdict(self._sums[f"{job.name} {reader}"]))
+            for (field, *names), number in sorted(sums.items()):
                 count = FETCH_COUNTS[field]
                 values = (job.name, *(names or (reader, *count.label_values)))
                 labels = dict(zip(count.metric.labels, values, strict=True))
                 samples.put(count.metric.name, number, **labels)
         if job.statistics:
-            losses = {**dict.fromkeys(_LOSSES, 0.0), **self._losses.sums(job.name)}
+            losses = dict.fromkeys(_LOSSES, 0) | self._losses[job.name]
             for kind, number in sorted(losses.items()):
                 samples.put("kfetch_job_losses_total", number, job_name=job.name, kind=kind)
         self._add_agent_samples(samples, job)
@@ -144,14 +153,18 @@ def _add_session_samples(
         samples.put("kfetch_job_fetch_session_partitions", number, job_name=job.name, broker=broker)
 
 
-def _files(directory: Path) -> Iterator[tuple[str, int]]:
-    """Yields path and time of change, in nanoseconds, of each JSON file."""
+def _files(directory: Path) -> list[tuple[int, str]]:
+    """Returns time of change, in nanoseconds, and path of the JSON files, the newest last."""
+    return nlargest(_FILES_MAX, _all_files(directory))[::-1]
+
+
+def _all_files(directory: Path) -> Iterator[tuple[int, str]]:
     try:
         with os.scandir(directory) as entries:
-            for entry in islice(entries, _FILES_MAX):
+            for entry in entries:
                 if entry.name.endswith(".json"):
                     with suppress(OSError):
-                        yield entry.path, entry.stat().st_mtime_ns
+                        yield entry.stat().st_mtime_ns, entry.path
     except OSError:
         return  # no run has made the directory yet
 
@@ -165,6 +178,18 @@ def _flat(totals: object) -> dict[_Key, float]:
         for key, number in _by_key(field, values.get(field))
         if isinstance(number, int | float)
     }
+
+
+def _nested(counts: Mapping[_Key, float]) -> FetchStats:
+    """Returns counts as their object: the reverse of ``_flat``."""
+    values: dict[str, Any] = {}
+    for (field, *names), number in counts.items():
+        if names:
+            topic, name = names
+            values.setdefault(field, {}).setdefault(topic, {})[name] = number
+        else:
+            values[field] = number
+    return FetchStats(**values)
 
 
 def _by_key(field: str, value: object) -> Iterator[tuple[_Key, object]]:
@@ -181,6 +206,3 @@ def _numbers(value: object) -> dict[str, float]:
     if not isinstance(value, dict):
         return {}
     return {str(name): number for name, number in value.items() if isinstance(number, int | float)}
-
-
-_ZEROS = _flat(asdict(FetchStats()))

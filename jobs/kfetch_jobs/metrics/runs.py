@@ -23,6 +23,10 @@ class RunMetrics:
         self._begins: Counter[str] = Counter()
         self._ends: Counter[tuple[str, ExitKind]] = Counter()
         self.update(store)
+        self.reset()
+
+    def reset(self) -> None:
+        """Set all counters to zero."""
         self._begins.clear()
         self._ends.clear()
 

@@ -70,7 +70,8 @@ class WaitingOrder:
 
     id: int
     job: str
-    order: Order
+    order: str
+    """An ``Order``, or one of a later kfetch."""
     ends_s: float | None
     """Nobody waits for it after this moment; None: it waits for the next supervisor."""
 
@@ -283,7 +284,7 @@ class Store:
             "SELECT id, job, asked, ends_s FROM orders WHERE answer IS NULL ORDER BY id"
         )
         return [
-            WaitingOrder(id=id_, job=job, order=Order(order), ends_s=ends_s)
+            WaitingOrder(id=id_, job=job, order=order, ends_s=ends_s)
             for id_, job, order, ends_s in rows
         ]
 

@@ -122,10 +122,9 @@ def stop(directory: Dir = DIRECTORY, as_json: Json = False) -> None:
     from kfetch_jobs.kafka.cluster import Cluster
 
     cluster = Cluster.attach(directory)
-    running = len(cluster.running)
-    cluster.stop()
-    sentence = f"stopped {running} node(s)" if running else "no broker was running"
-    print_result(as_json, cluster.to_json() | {"stopped": running}, [sentence])
+    stopped = cluster.stop()
+    sentence = f"stopped {stopped} node(s)" if stopped else "no broker was running"
+    print_result(as_json, cluster.to_json() | {"stopped": stopped}, [sentence])
 
 
 def parse_properties(lines: list[str]) -> dict[str, str]:

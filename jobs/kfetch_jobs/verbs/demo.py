@@ -50,7 +50,8 @@ def demo(
 
     With --project or --job it runs a job of your project. The job must read a single topic from
     the cluster at ${env:KFETCH_BOOTSTRAP}, and write into the storage ${env:KFETCH_STORAGE}. Its
-    table needs the columns event_id, partition and offset.
+    table needs the columns event_id, partition and offset. With --open it must be the only enabled
+    job.
 
     \b
     Example: a short demo

@@ -34,6 +34,8 @@ _SOCKETS_MAX = 2 * _CONNECTIONS_MAX
 """The server closes further connections at once, because jobs need file descriptors too."""
 _REQUEST_TIMEOUT_S = 10.0
 """The limit for a whole request, from the connection or the last response on."""
+_ANSWER_TIMEOUT_S = 60.0
+"""The limit for a response, from the request until the client has read it."""
 _SHUTDOWN_TIMEOUT_S = 5.0
 
 
@@ -78,37 +80,41 @@ def _bound(address: Address) -> socket.socket:
     return listener
 
 
-class _RequestDeadline(H11Protocol):
-    """Closes a connection that sends no complete request in time. Connecting needs no log-in."""
+class _Deadlines(H11Protocol):
+    """Ends a connection that sends no complete request in time, or does not read the response.
 
-    _deadline: asyncio.TimerHandle | None = None
+    Connecting needs no log-in.
+    """
+
+    _deadline: asyncio.TimerHandle
+    _responds = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._deadline = self.loop.call_later(_REQUEST_TIMEOUT_S, self._close)
         if len(self.connections) > _SOCKETS_MAX:
             transport.abort()
-        else:
-            self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._cancel_deadline()
+        self._deadline.cancel()
 
     def handle_events(self) -> None:
         super().handle_events()
-        if not self.cycle or self.cycle.response_complete or self.cycle.more_body:
-            self._start_deadline()
-        else:
-            self._cancel_deadline()
-
-    def _start_deadline(self) -> None:
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(_REQUEST_TIMEOUT_S, self.transport.close)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
+        cycle = self.cycle
+        responds = cycle is not None and not cycle.response_complete and not cycle.more_body
+        if responds is not self._responds:
+            self._responds = responds
             self._deadline.cancel()
-            self._deadline = None
+            if responds:
+                self._deadline = self.loop.call_later(_ANSWER_TIMEOUT_S, self.transport.abort)
+            else:
+                self._deadline = self.loop.call_later(_REQUEST_TIMEOUT_S, self._close)
+
+    def _close(self) -> None:
+        """Close the connection once the client has read the end of the last response."""
+        self.transport.close()
+        self._deadline = self.loop.call_later(_ANSWER_TIMEOUT_S, self.transport.abort)
 
 
 @contextmanager
@@ -126,7 +132,7 @@ def serving(
         uvicorn.Config(
             application(project, logins, stepped_s),
             loop="asyncio",
-            http=_RequestDeadline,
+            http=_Deadlines,
             ws="none",
             lifespan="off",
             log_config=None,

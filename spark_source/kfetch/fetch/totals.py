@@ -6,7 +6,7 @@ document, ``driver/<query>-<pid>.json``: its data losses, and the cost of its wa
 
     {"losses": {"LogTruncated": 1}, "watch": {"full_requests": 1, "incremental_requests": 41, …}}
 
-Nothing else writes these files.
+Nothing else writes these files. A run of a job removes old ones at its start.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -24,6 +26,10 @@ from typing import Any
 from kfetch.fetch.stats import ADD, FetchStats, total
 
 log = logging.getLogger(__name__)
+
+_KEPT_S = 86_400.0
+_NAME = re.compile(r"[0-9a-f]{32}-\d+\.(json|\d+\.tmp)")
+"""A process that was killed may leave its draft."""
 
 
 class Totals:
@@ -81,3 +87,17 @@ def write_driver_stats(
     """Replace the document of a query's driver: the cost of its watch, and its data losses."""
     file = _file(Path(directory) / "driver", query)
     write(file, {"losses": dict(losses), "watch": asdict(watch)})
+
+
+def remove_old_stats(directory: Path) -> None:
+    """Remove the files of a directory that nobody has changed for a day, and those of drivers.
+
+    Other files of the directory stay. So does a file that can't be removed.
+    """
+    old_s = time.time() - _KEPT_S
+    for folder in (directory, directory / "driver"):
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in filter(lambda one: _NAME.fullmatch(one.name), entries):
+                with suppress(OSError):
+                    if entry.stat().st_mtime < old_s:
+                        os.unlink(entry)

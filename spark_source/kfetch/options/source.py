@@ -130,7 +130,8 @@ class ReportOptions:
         streams_only=True,
     )
     stats_directory: str = option_field(
-        "kfetch.statsDirectory", "directory to which each worker writes its fetch statistics"
+        "kfetch.statsDirectory",
+        "directory for fetch statistics: a file of each agent, or worker without one, and driver",
     )
     broker_report: str = option_field(
         "kfetch.brokerReport",

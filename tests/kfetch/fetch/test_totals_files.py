@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from kfetch.fetch.stats import FetchStats
-from kfetch.fetch.totals import read_stats, write_stats
+from kfetch.fetch.totals import read_stats, remove_old_stats, write_driver_stats, write_stats
 from tests.kfetch.fetch.helpers import T0, T1, part, query, rows
 from tests.kfetch.wire.little import LittleKafka
 
@@ -57,6 +60,36 @@ def test_stats_make_their_directory(tmp_path: Path) -> None:
     write_stats(str(tmp_path / "new" / "one"), "q", FetchStats(records=1))
 
     assert 1 == read_stats(tmp_path / "new" / "one").records
+
+
+def test_old_stats_go(tmp_path: Path) -> None:
+    """Files of readers and drivers go when nobody has changed them for a day. So do the drafts of
+    killed processes. Other files stay: the directory may be the user's own."""
+    new, old = uuid4().hex, uuid4().hex
+    for name in (new, old):
+        write_stats(str(tmp_path), name, FetchStats())
+        write_driver_stats(str(tmp_path), name, FetchStats(), {})
+        (tmp_path / f"{name}-1.123.tmp").touch()
+    names = ["report.json", f"{old}.json", f"{old}-x.json", f"a{old}-1.json", f"{old}-1.json.gz"]
+    for name in names:
+        (tmp_path / name).touch()
+    (tmp_path / f"{old}-2.json").mkdir()
+    for path in tmp_path.rglob("*"):
+        if not path.name.startswith(new):
+            os.utime(path, (time.time() - 90_000,) * 2)
+    remove_old_stats(tmp_path)
+
+    left = {path.name for path in tmp_path.iterdir()}
+    mine = f"{new}-{os.getpid()}.json"
+    assert {mine, f"{new}-1.123.tmp", "driver", f"{old}-2.json", *names} == left
+    assert {mine} == {path.name for path in (tmp_path / "driver").iterdir()}
+
+
+def test_no_stats_to_remove(tmp_path: Path) -> None:
+    """A directory that is missing is no error, and neither is a file in its place."""
+    remove_old_stats(tmp_path / "missing")
+    (tmp_path / "file").touch()
+    remove_old_stats(tmp_path / "file")
 
 
 def test_stats_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -127,6 +127,31 @@ def test_a_job_that_does_not_fit_the_demo(
     assert sentence in " ".join(checks.problems(settings(project=project)))
 
 
+OTHERS = "the demo with --open would run every enabled job of the project, also orders: leave out"
+
+
+@pytest.mark.parametrize(
+    ("orders", "refused"),
+    [
+        (JOB + "enabled: false\n", False),
+        (JOB.replace("cluster: demo", "cluster: other"), True),
+        ("source: [\n", True),
+    ],
+)
+def test_a_supervisor_that_would_do_more(tmp_path: Path, orders: str, refused: bool) -> None:
+    """With ``--open`` a supervisor runs, and it must run the demo's job alone. Without it, only
+    that job counts."""
+    (tmp_path / "jobs").mkdir()
+    project = tmp_path / "kfetch.yml"
+    project.write_text(PROJECT)
+    (tmp_path / "jobs" / "clicks.yml").write_text(JOB)
+    (tmp_path / "jobs" / "orders.yml").write_text(orders)
+
+    assert [] == checks.problems(settings(project=project))
+    found = checks.problems(settings(project=project, open_page=True))
+    assert [True] * refused == [one.startswith(OTHERS) for one in found]
+
+
 def test_jars_are_downloaded_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A download is announced. If it fails, the demo ends before it starts a broker."""
     lines: list[str] = []

@@ -10,8 +10,6 @@ from kfetch_jobs import config
 from kfetch_jobs.demo.settings import BUNDLED_PROJECT, Settings, project_file
 from kfetch_jobs.errors import ConfigError
 
-REPOSITORY = Path(__file__).parents[3]
-
 
 def settings(project: Path = BUNDLED_PROJECT, **changed: object) -> Settings:
     return Settings(project=project, **changed)  # type: ignore[arg-type]
@@ -49,10 +47,3 @@ def test_the_bundled_project_loads(tmp_path: Path) -> None:
 def test_a_project_of_the_user_keeps_its_environment(tmp_path: Path) -> None:
     """KFETCH_ENV counts for it, as for every other verb."""
     assert "KFETCH_ENV" not in settings(tmp_path / "kfetch.yml").variables("x:1", tmp_path)
-
-
-def test_the_bundled_job_is_the_example() -> None:
-    """The demo's job and conf/jobs/clicks.yml are the same file."""
-    example = REPOSITORY / "conf" / "jobs" / "clicks.yml"
-
-    assert example.read_bytes() == (BUNDLED_PROJECT.parent / "jobs" / "clicks.yml").read_bytes()

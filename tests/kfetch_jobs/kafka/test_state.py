@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -16,8 +19,19 @@ from kfetch_jobs.errors import (
     StateDamaged,
 )
 from kfetch_jobs.kafka import Cluster, cluster
-from kfetch_jobs.kafka.state import STATE_FILE, NodeState, State, claim, load, save, update_node
+from kfetch_jobs.kafka.state import (
+    START_LOCK,
+    STATE_FILE,
+    NodeState,
+    State,
+    claim,
+    load,
+    save,
+    update_node,
+)
 from kfetch_jobs.util import process
+from kfetch_jobs.util.files import wait_for_lock
+from tests.kfetch_jobs.commands import Command
 
 STATE = State(
     cluster_id="abc",
@@ -138,6 +152,19 @@ def test_status_tells_the_living_from_the_dead(tmp_path: Path) -> None:
     status = Cluster.attach(tmp_path).to_json()
     assert [node["pid"] for node in status["nodes"]] == [os.getpid(), None]
     assert (1, "127.0.0.1:101,127.0.0.1:102") == (status["running"], status["bootstrap_servers"])
+
+
+def test_a_stop_during_a_start(tmp_path: Path, kfetch: Command) -> None:
+    """It waits for the end of the start, and then stops the nodes that the start has launched."""
+    node = STATE.nodes[1]
+    save(tmp_path, replace(STATE, nodes=(node,)))
+    with ThreadPoolExecutor(1) as pool, subprocess.Popen(["sleep", "60"]) as launched:
+        with wait_for_lock(tmp_path / START_LOCK):  # as a start does
+            stopped = pool.submit(kfetch, "broker", "stop", "--dir", str(tmp_path))
+            assert not wait([stopped], 0.5).done
+            started = psutil.Process(launched.pid).create_time()
+            update_node(tmp_path, replace(node, pid=launched.pid, started=started))
+        assert (0, "stopped 1 node(s)\n", "") == stopped.result(60)
 
 
 def test_a_recycled_pid_is_another_process(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,14 @@ def _begin(loaded: Project) -> None:
     write_pulse(loaded.storage / "clicks", pulse)
 
 
+def _lose_broker(loaded: Project) -> None:
+    """The driver of clicks reports that it cannot reach a broker."""
+    report = broker_report_path(loaded.storage / "clicks", "source")
+    report.parent.mkdir()
+    entry = {"name": "broker 1 (h:9092)", "since": 1.0, "cause": "refused"}
+    report.write_text(json.dumps({"at": time.time(), "unreachable": [entry]}))
+
+
 @pytest.mark.parametrize("name", ["kfetch.statsDirectory", "kfetch.STATSdirectory"])
 def test_the_directory_of_statistics(project: Path, name: str) -> None:
     """The status has a job's own directory, whatever the case of the option's name. A directory of
@@ -108,10 +117,7 @@ def test_every_metric_is_told(
     write_driver_stats(str(stats), "q", FetchStats(full_requests=3), losses)
     progress.append_entry(loaded.storage / "clicks", BATCH)
     answers.append(STATUS)
-    report = broker_report_path(loaded.storage / "clicks", "source")
-    report.parent.mkdir()
-    entry = {"name": "broker 1 (h:9092)", "since": 1.0, "cause": "refused"}
-    report.write_text(json.dumps({"at": time.time(), "unreachable": [entry]}))
+    _lose_broker(loaded)
     told = scraped(look.collect_now())
 
     names = {name for entry in METRICS.values() for name in series_of(entry)}
@@ -151,6 +157,20 @@ def test_every_metric_is_told(
     assert sample_of(told, "kfetch_job_lag_seconds") == pytest.approx(2.5, abs=1)
 
 
+@pytest.mark.usefixtures("answers")
+@pytest.mark.parametrize("lag", [0, 5])
+def test_a_lag_that_nobody_knows(loaded: Project, lag: int) -> None:
+    """If a broker is unreachable, a lag of 0 says nothing, so it is absent. Else an alert that
+    waits for a lag would end."""
+    _begin(loaded)
+    write_pulse(loaded.storage / "clicks", Pulse(at=time.time(), batch=4, lag=lag))
+    _lose_broker(loaded)
+
+    told = scraped(MetricsCollector(loaded, time.time).collect_now())
+    assert (lag or None) == sample_of(told, "kfetch_job_lag_offsets")
+    assert (lag > 0) == (sample_of(told, "kfetch_job_lag_seconds") is not None)
+
+
 def test_without_files_agents_tell_totals(project: Path, answers: list[Status]) -> None:
     """An agent's totals count from the first update on, and those of its successor too."""
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
@@ -166,6 +186,57 @@ def test_without_files_agents_tell_totals(project: Path, answers: list[Status]) 
 
     assert 250 == sample_of(told, "kfetch_job_fetch_records_total", reader="executor")
     assert None is sample_of(told, "kfetch_job_fetch_records_total", reader="driver")
+
+
+@pytest.mark.usefixtures("answers")
+def test_many_files_of_statistics(
+    loaded: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more files than it reads, it reads the newest. Counters stay when old files go."""
+    monkeypatch.setattr("kfetch_jobs.metrics.fetches._FILES_MAX", 2)
+    _begin(loaded)
+
+    def written(run: int) -> None:
+        write_stats(str(tmp_path / "stats"), f"run-{run}", FetchStats(records=7))
+        write_driver_stats(str(tmp_path / "stats"), f"run-{run}", FetchStats(), {"LogTruncated": 1})
+        for path in (tmp_path / "stats").rglob(f"run-{run}-*"):
+            os.utime(path, (1e9 + run, 1e9 + run))
+
+    for run in range(20):
+        written(run)
+    collector = MetricsCollector(loaded, time.time)
+    for run in range(20, 25):
+        written(run)
+        for old in range(-run, 0):  # a file system may list the files in any order
+            written(old)
+        told = scraped(collector.collect_now())
+        assert 7 * (run - 19) == sample_of(
+            told, "kfetch_job_fetch_records_total", reader="executor"
+        )
+        assert run - 19 == sample_of(told, "kfetch_job_losses_total", kind="LogTruncated")
+    shutil.rmtree(tmp_path / "stats")
+    told = scraped(collector.collect_now())
+    assert 35 == sample_of(told, "kfetch_job_fetch_records_total", reader="executor")
+    assert 5 == sample_of(told, "kfetch_job_losses_total", kind="LogTruncated")
+
+
+@pytest.mark.usefixtures("answers")
+def test_names_that_producers_choose(loaded: Project, tmp_path: Path) -> None:
+    """The names of all runs together have the limit of one run. Further ones count as ``other``.
+    No sample falls, whichever names a later run brings first."""
+    _begin(loaded)
+    collector = MetricsCollector(loaded, time.time)
+    seen: dict[str, float] = {}
+    for run in range(4):
+        fields = {f"value.{run}-{n}": 1 for n in range(20)} | {"value.new": 1}
+        write_stats(str(tmp_path / "stats"), f"run-{run}", FetchStats(unknown_fields={"t": fields}))
+        told = scraped(collector.collect_now())
+        name = "kfetch_job_fetch_unknown_fields_total"
+        now = {dict(key[1])["field"]: value for key, value in told.items() if key[0] == name}
+
+        assert (21, 21 * (run + 1)) == (len(now), sum(now.values()))
+        assert all(now[field] >= value for field, value in seen.items())
+        seen = now
 
 
 def test_what_is_broken_costs_itself_alone(loaded: Project, answers: list[Status]) -> None:

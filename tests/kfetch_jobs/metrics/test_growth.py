@@ -1,4 +1,4 @@
-"""Sums that only grow."""
+"""How much totals grow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfetch_jobs.metrics.growth import GrowingSums
+from kfetch_jobs.metrics.growth import Growth
 from tests.examples import examples
 
 
@@ -16,28 +16,21 @@ from tests.examples import examples
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.booleans()), max_size=30),
 )
 @examples(30)
-def test_sums_only_grow(steps: list[tuple[str, int, bool]]) -> None:
+def test_each_increase_counts_once(steps: list[tuple[str, int, bool]]) -> None:
     """The increase of each part counts once, even if the part restarts with lower totals."""
-    growth, now, added = GrowingSums(), Counter[str](), 0
+    growth, now = Growth[str](), Counter[str]()
     for part, more, anew in steps:
         anew = anew and more < now[part]
         now[part] = more if anew else now[part] + more
-        added += more
-        growth.update("g", part, {"n": now[part]})
 
-        assert added == growth.sums("g").get("n", 0)
+        assert {"n": more} == growth.increase(part, {"n": now[part]})
 
 
-def test_sums_begin_where_they_are_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Earlier totals do not count. With too many parts, the one with the oldest update is
-    forgotten."""
+def test_too_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one with the oldest update is forgotten."""
     monkeypatch.setattr("kfetch_jobs.metrics.growth._PARTS_MAX", 2)
-    growth = GrowingSums()
-    growth.update("g", "a", {"n": 100})
-    growth.reset()
-    growth.update("g", "a", {"n": 103})
-    assert {"n": 3} == growth.sums("g")
+    growth = Growth[str]()
+    for part in "abac":
+        growth.increase(part, {"n": 100})
 
-    for part in "bc":
-        growth.update("g", part, {"n": 0})
-    assert 2 == len(growth._last)
+    assert [0, 100] == [growth.increase(part, {"n": 100})["n"] for part in "ab"]

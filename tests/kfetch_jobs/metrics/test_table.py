@@ -23,15 +23,16 @@ _PANELS = [
     for target in panel["targets"]
 ]
 _SERIES = {name: entry for entry in METRICS.values() for name in series_of(entry)}
-_TARGET_LABELS = {"instance", "le"}
+_TARGET_LABELS = {"instance", "job", "le"}
 
 
 def _check(expression: str, told: set[str]) -> None:
     """It parses; its metrics exist; the labels that it names, and those told, are theirs."""
     whole = expression.replace("$__rate_interval", "1m")
     promql_parser.parse(whole)
-    used = set(re.findall(r"\bkfetch_\w+", whole))
+    used = set(re.findall(r"\b(?:kfetch_\w+|up\b)", whole))
     assert used
+    used.discard("up")  # Prometheus' own
     assert used <= set(_SERIES)
     known = {label for name in used for label in _SERIES[name].labels} | _TARGET_LABELS
     matched = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", whole))

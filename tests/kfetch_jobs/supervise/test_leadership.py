@@ -303,6 +303,20 @@ def test_an_order_from_elsewhere(hosts: list[Host], monkeypatch: pytest.MonkeyPa
         assert [] == store.waiting_orders()
 
 
+def test_an_order_of_a_later_kfetch(hosts: list[Host]) -> None:
+    """The leader refuses an order that it does not know, and goes on."""
+    first, second = hosts
+    write_jobs(hosts, "a", CONTINUOUS, UNTIL_TERM)
+    orders = [SharedOrder(id=order, job="a", order=order) for order in ("drain", "pause")]
+    with first.supervisor() as supervisor:
+        second.shared.change_inbox(lambda inbox: inbox.with_orders(orders))
+        first.until_phase(supervisor, "a", Phase.PAUSED)
+        reply = OrderReply.from_text(second.shared.replies()["drain"])
+
+    sentence = "the supervisor does not know the order drain: update kfetch on its host"
+    assert OrderReply(message=sentence, exit_code=1) == reply
+
+
 def test_an_order_of_a_dead_leader(hosts: list[Host]) -> None:
     """The next leader carries out what the last one had taken and not carried out."""
     first, second = hosts

@@ -155,6 +155,33 @@ def test_who_sends_no_whole_request_is_left(
         assert 200 == _get(address, Authorization=f"Bearer {TOKEN}")[0]
 
 
+@pytest.mark.parametrize("requests", [1, 60])
+def test_who_reads_no_answer_is_left(
+    project: Path, monkeypatch: pytest.MonkeyPatch, requests: int
+) -> None:
+    """The connection of a client that reads nothing makes room for others after a while. The answer
+    may wait in the server's memory, or beside it for room there."""
+    monkeypatch.setattr("kfetch_jobs.web.serve._CONNECTIONS_MAX", 2)
+    monkeypatch.setattr("kfetch_jobs.web.serve._REQUEST_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("kfetch_jobs.web.serve._ANSWER_TIMEOUT_S", 0.1, raising=False)
+    loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as bound,
+        serving(loaded, bound, Logins(), time.time) as address,
+        socket.socket() as idle,
+    ):
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the smallest that there is
+        idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        idle.connect(bound.getsockname())
+        request = f" /static/uPlot-1.6.32.iife.min.js HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
+        idle.sendall(b"HEAD" + request)
+        assert idle.recv(65536).startswith(b"HTTP/1.1 200")
+        idle.sendall((b"GET" + request) * requests)
+        deadline = time.monotonic() + 20
+        while not _answers(address):
+            assert time.monotonic() < deadline
+
+
 def test_connections_are_bounded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Idle connections count too: the supervisor needs its file descriptors for jobs."""
     monkeypatch.setattr("kfetch_jobs.web.serve._SOCKETS_MAX", 3)

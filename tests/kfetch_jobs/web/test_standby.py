@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kfetch.fetch.stats import FetchStats
+from kfetch.fetch.totals import write_driver_stats, write_stats
 from kfetch.storage.lease import Holder, taken
 from kfetch.storage.processes import this_process
 from kfetch_jobs import config
@@ -18,6 +21,7 @@ from kfetch_jobs.errors import JobsError
 from kfetch_jobs.metrics.collect import MetricsCollector
 from kfetch_jobs.offsets.execution import jobs_at_rest
 from kfetch_jobs.progress.batch import Batch
+from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.progress_file import append_entry
 from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.leadership import Shared, term_file
@@ -25,8 +29,9 @@ from kfetch_jobs.supervise.shared_state import WaitingHost
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from tests.kfetch_jobs.commands import Command
+from tests.kfetch_jobs.metrics.scrape import sample_of, scraped
 from tests.kfetch_jobs.pages import Html, browser
-from tests.kfetch_jobs.projects import ENVIRON, PROJECT
+from tests.kfetch_jobs.projects import ENVIRON, JOB, PROJECT
 
 AWAY = replace(this_process("kfetch up, storage /srv"), host="node-a", pid=12, machine="another")
 
@@ -48,7 +53,8 @@ def leads(project: Project, holder: Holder, phase: Phase) -> None:
     shared = files(project)
     now = time.time()
     lease = taken(None, holder, 30.0, now - 90)
-    shared.lease.write(lease.content(), None)
+    before = shared.lease.read()
+    shared.lease.write(lease.content(), before.token if before else None)
     if holder.purpose == shared.purpose:
         term_file(project.storage).end_in(30.0)
     host = WaitingHost(place="c", host="node-c", pid=77, since_s=now - 30, seen_s=now)
@@ -105,6 +111,36 @@ def test_a_host_that_waits(shared: Project, kfetch: Command) -> None:
     values = samples(shared)
     assert 0 == values["kfetch_supervisor_leads"]
     assert "kfetch_job_enabled" not in values
+
+
+def test_counters_of_a_host_that_takes_over(shared: Project) -> None:
+    """They count nothing of the time in which another host led: it counts its runs itself. The
+    statistics may be files of both hosts."""
+    statistics = shared.path.parent.parent / "stats"
+    job = shared.path.parent / "jobs" / "clicks.yml"
+    job.write_text(
+        JOB.replace("    includeHe", "    kfetch.statsDirectory: ../stats\n    includeHe")
+    )
+    leads(shared, AWAY, Phase.RUNNING)
+    collector = MetricsCollector(shared, time.time)
+
+    def work() -> None:
+        with Store.of(shared.storage) as store:
+            run = store.begin("clicks", JobState(phase=Phase.RUNNING, since_s=1.0), 1.0)
+            store.end(run, 2.0, ExitKind.FINISHED)
+        name = uuid.uuid4().hex
+        write_stats(str(statistics), name, FetchStats(records=7))
+        write_driver_stats(str(statistics), name, FetchStats(), {"LogTruncated": 1})
+
+    work()
+    collector.collect_now()
+    leads(shared, this_process(files(shared).purpose), Phase.RUNNING)
+    work()
+    told = scraped(collector.collect_now())
+    assert 1 == sample_of(told, "kfetch_job_runs_started_total")
+    assert 1 == sample_of(told, "kfetch_job_runs_ended_total", kind="finished")
+    assert 7 == sample_of(told, "kfetch_job_fetch_records_total", reader="executor")
+    assert 1 == sample_of(told, "kfetch_job_losses_total", kind="LogTruncated")
 
 
 def test_a_host_that_leads(shared: Project, kfetch: Command) -> None:
