@@ -204,9 +204,9 @@ def _encoded_names(kind: ValueType) -> list[bytes]:
 
 
 def _readable_size(name: bytes) -> int:
-    """Returns a name's size, if its bytes in JSON are the name itself."""
+    """Returns a name's size, if the loops for JSON may compare its bytes."""
     is_escaped = any(byte < 32 or byte in b'"\\' for byte in name)
-    return nodes.UNREADABLE if is_escaped else len(name)
+    return nodes.UNREADABLE if is_escaped or len(name) > nodes.NAME_LENGTH_MAX else len(name)
 
 
 class StructColumn:
