@@ -82,8 +82,8 @@ def _from_function(source: TokenProvider) -> Fetched[Secret]:
     function = _function(source, name)
     try:
         result = function()
-    except Exception as cause:
-        # The text of a foreign error may hold a secret.
+    except (Exception, SystemExit) as cause:
+        # A thread that SystemExit ends says nothing. The text may hold a secret.
         what = f"the token provider {name} raised {type(cause).__name__}{_line(cause)}"
         raise TokenUnavailable(what) from None
     text, expires_at = _result(result, name, began)
@@ -103,7 +103,7 @@ def _function(source: TokenProvider, name: str) -> Callable[[], Any]:
             "sc.addPyFile before the first query on an executor, or install the module there",
             retriable=False,
         ) from None
-    except Exception as cause:
+    except (Exception, SystemExit) as cause:
         raise AuthenticationFailed(
             f"importing the token provider {name} raised {type(cause).__name__}{_line(cause)}",
             retriable=False,
@@ -111,7 +111,7 @@ def _function(source: TokenProvider, name: str) -> Callable[[], Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _line(cause: Exception) -> str:
+def _line(cause: BaseException) -> str:
     """Returns where an error was raised, in words."""
     frame = cause.__traceback__
     while frame is not None and frame.tb_next is not None:
