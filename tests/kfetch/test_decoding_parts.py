@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tracemalloc
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ from kfetch.records.memory import Part
 from kfetch.spark.options import parse
 from tests.kfetch.decoders import DECODERS
 from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
+from tests.kfetch.records.legacy_builder import message, wrapped
 
 MIB = 1 << 20
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
@@ -219,9 +221,9 @@ def test_the_rest_of_a_batch_is_not_reserved(
 def test_structs_count_as_rows() -> None:
     """A part has fewer rows, if each of them becomes a wide struct."""
     slices = [make_slice(b"".join(batch(record(value=b"{}"), base=n) for n in range(8)))]
-    wide = parts(slices, Memory(10_000), columns=Columns(typed_bytes=4_900))
+    wide = parts(slices, Memory(12_000), columns=Columns(typed_bytes=4_900))
 
-    assert [8] == [part.num_rows for part in parts(slices, Memory(10_000)) if part is not None]
+    assert [8] == [part.num_rows for part in parts(slices, Memory(12_000)) if part is not None]
     assert [2, 2, 2, 2] == [part.num_rows for part in wide if part is not None]
 
 
@@ -241,6 +243,34 @@ def test_a_damaged_batch_is_reported_once() -> None:
 
         assert [n for n in range(20) if n not in (3, 4, 11)] == offsets
         assert [3, 4, 11] == [error.where["base_offset"] for error in errors]
+
+
+TINY = {
+    "compressed": batch(record(value=b"x"), codec="snappy raw"),
+    "of a slice with aborted transactions": batch(record(value=b"x")),
+    "v0": message(0, b"x", magic=0),
+    "v1": message(0, b"x"),
+    "v1, compressed": wrapped(0, message(0, b"x")),
+}
+
+
+@pytest.mark.parametrize("one", TINY.values(), ids=TINY.keys())
+def test_many_tiny_batches_are_reserved(one: bytes) -> None:
+    """A decoder reserves about what it takes for tiny batches, each of them Python's objects. A
+    part has no more of them than it has room for."""
+    data = b"".join(struct.pack(">q", offset) + one[8:] for offset in range(3000))
+    slices = [replace(make_slice(data), aborted=((99, 0),))]
+    taken, memory = [], CountedMemory(MIB)
+    for _ in range(3):  # Python may enlarge a table of its own meanwhile
+        memory.size = memory.peak = 0
+        tracemalloc.start()
+        _, remaining = decode_part(slices, memory=memory)
+        taken.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+
+    assert 0.8 * min(taken) < memory.peak < 2.2 * MIB
+    assert remaining
+    assert 3000 == len(rows(parts(slices, memory)))
 
 
 def _zstd_bomb(unpacked: int, size: int) -> bytes:

@@ -19,6 +19,11 @@ A batch of 128 MiB may hold 19 million records of 7 bytes. With a long topic, a 
 and structs come on top. All of them would not fit into an Arrow batch. A lower limit would unpack
 such a batch more often."""
 
+SECTION_BYTES = 1 << 10
+"""What Python's objects of a section take: 700 to 900 bytes, measured, and its row of the table."""
+_SECTIONS_PER_RESERVATION = 64
+"""Each reservation takes the agent's lock."""
+
 
 class Memory:
     """The memory of decode calls, which nobody counts. The agent counts it against its budget."""
@@ -64,6 +69,7 @@ class Part(Memory):
         self._columns = columns
         self._reserved = 0
         self._bytes = 0
+        self._sections = 0
         self.rows = 0
         """The rows so far, without those of plain batches."""
 
@@ -86,9 +92,12 @@ class Part(Memory):
         self.release(self._reserved)
 
     def add(self, size: int, records: int, topic: str) -> None:
-        """Count records of ``size`` bytes that the call will decode."""
-        self._bytes += size + records * self._width(topic)
+        """Count a section of ``size`` bytes that the call will decode, and reserve its objects."""
+        self._bytes += size + records * self._width(topic) + SECTION_BYTES
         self.rows += records
+        self._sections += 1
+        if self._sections % _SECTIONS_PER_RESERVATION == 0:
+            self.reserve(_SECTIONS_PER_RESERVATION * SECTION_BYTES)
 
     def rows_max(self, topic: str) -> int:
         """Returns how many rows a call decodes at most."""
@@ -98,6 +107,12 @@ class Part(Memory):
 
     def _width(self, topic: str) -> int:
         return row_bytes(self._columns, len(topic)) + self._columns.typed_bytes
+
+    @property
+    def is_full_of_sections(self) -> bool:
+        """Whether the objects of its sections alone take more than a part may."""
+        limit = self.part_bytes
+        return limit is not None and limit < self._sections * SECTION_BYTES
 
     def is_full_with_structs(self, records: int) -> bool:
         """Whether the structs of so many records belong to the next call. Never without structs.

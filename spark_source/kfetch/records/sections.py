@@ -136,8 +136,8 @@ class SectionReader:
     def sections(self, slice_: Slice, on_corrupt: OnCorrupt | None = None) -> Iterator[Section]:
         """Yields a slice's sections that may hold rows in range, in order.
 
-        If the part is full, it ends before a batch that is compressed or becomes structs, or within
-        one of very many records. Then it sets ``part.remaining``.
+        If the part is full, it ends before a batch that is compressed or becomes structs, behind
+        very many batches, or within one of very many records. Then it sets ``part.remaining``.
         """
         aborted = AbortedTransactions(slice_.aborted) if slice_.aborted else None
         address = address_of(np.frombuffer(slice_.data, np.uint8)) if len(slice_.data) else 0
@@ -175,6 +175,8 @@ class SectionReader:
             return None
         if header.base_offset + header.last_offset_delta < slice_.start:
             return None
+        if self._part.is_full_of_sections:
+            raise PartIsFull
         if header.magic < 2:
             return self._open_legacy(slice_, batch)
         tp, end = slice_.tp, slice_.end
