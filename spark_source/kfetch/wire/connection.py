@@ -40,7 +40,7 @@ from kfetch.wire import diagnosis, probes, tls_errors
 from kfetch.wire.addresses import avoid
 from kfetch.wire.frames import Allocate, BrokenFrame, Frames, NoFrame
 from kfetch.wire.sasl.login import Login
-from kfetch.wire.transport import open_stream, pending_alert
+from kfetch.wire.transport import has_ended, open_stream, pending_alert
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,13 @@ class Connection:
 
     @property
     def alive(self) -> bool:
-        """Whether no call has failed so far. The broker may be gone all the same."""
+        """Whether no call has failed so far. The broker may be gone all the same.
+
+        Brokers close idle connections (``connections.max.idle.ms``). Such an end is no failure of a
+        request, so it shows here.
+        """
+        if self._failure is None and not self._in_flight and has_ended(self._frames.stream):
+            self._bury(self._lost("the broker closed it while it was idle"))
         return self._failure is None
 
     def close(self) -> None:
