@@ -47,9 +47,12 @@ def token(source: TokenSource, deadline: float) -> str:
     return jwt.unsecured(source, time.time())[0]
 
 
-def forget(source: TokenSource, text: str) -> None:
-    """Forgets a token that a broker refuses, so that the next log-in fetches another one."""
-    TOKENS.forget(source, Secret(text))
+def forget(source: TokenSource, text: str, since: float) -> bool:
+    """Forgets a token that a broker refuses, so that the next log-in fetches another one.
+
+    Returns whether it was fetched before ``since``; see ``Shared.forget``.
+    """
+    return TOKENS.forget(source, Secret(text), since)
 
 
 def _fetched(text: str, expires_at: float, began: float) -> Fetched[Secret]:
