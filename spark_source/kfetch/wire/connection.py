@@ -109,8 +109,10 @@ class Connection:
         broker_min, broker_max = self._versions.get(message.API_KEY, (0, -1))
         newest = min(broker_max, message.max_version if highest is None else highest)
         if newest < max(broker_min, lowest):
+            name = message.name
+            spoken = f"no {name}" if broker_max < 0 else f"{name} v{broker_min} to v{broker_max}"
             raise UnsupportedVersion(
-                f"the broker at {self.peer} speaks {message.name} v{broker_min} to v{broker_max}, "
+                f"the broker at {self.peer} speaks {spoken}, "
                 f"kfetch v{lowest} to v{highest or message.max_version}: no version in common",
                 api=message.name,
                 peer=self.peer,
