@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from kfetch import decoding
 from kfetch.compiled import kernel
-from kfetch.decoding import decode, decode_part
+from kfetch.decoding import decode_part
 from kfetch.errors import CorruptBatch
 from kfetch.formats.places import slices_from
 from kfetch.model import TopicPartition
@@ -29,7 +29,7 @@ from kfetch.records import memory as memories
 from kfetch.records.format import CONTROL, HEADER_BYTES, TRANSACTIONAL
 from kfetch.records.memory import Part
 from kfetch.spark.options import parse
-from tests.kfetch.decoders import DECODERS
+from tests.kfetch.decoders import DECODERS, decode
 from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
 from tests.kfetch.records.legacy_builder import message, wrapped
 
