@@ -79,6 +79,11 @@ class SimulatedConnection(Connection):
             raise
         return connection
 
+    @property
+    def alive(self) -> bool:
+        """Whether no call has failed: the end of an idle connection is still on its way."""
+        return self._failure is None
+
     def send(self, request: Any, deadline: float = float("inf")) -> int:
         """Sends a request, and returns a size."""
         self._check_alive()

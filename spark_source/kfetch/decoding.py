@@ -2,7 +2,7 @@
 
 Importing this module loads no compiled code: ``load_decoder`` does, once per process.
 The decoder reads every message format that brokers hold: v2, and v0 and v1 of segments older than
-Kafka 0.11. Damaged data raises CorruptBatch; with ``on_corrupt``, ``decode`` skips and reports it.
+Kafka 0.11. Damaged data raises CorruptBatch; with ``on_corrupt``, ``decode_part`` skips it.
 """
 
 from __future__ import annotations
@@ -118,24 +118,6 @@ def batches_from(data: memoryview, offset: int) -> memoryview:
     return batches.batches_from(data, offset, walker=_walker)
 
 
-def decode(
-    slices: Sequence[Slice],
-    *,
-    columns: Columns = STANDARD_COLUMNS,
-    check_crcs: bool = True,
-    on_corrupt: OnCorrupt | None = None,
-) -> pa.RecordBatch | None:
-    """Returns the rows in range of all slices, in order, as one RecordBatch; None without rows.
-
-    The bytes must not change during the call. The result does not refer to them.
-    ``on_corrupt``: receives the error of each damaged batch, which is skipped with all its records.
-
-    Raises CorruptBatch for a damaged batch. With ``on_corrupt`` it raises only if the next offset
-    after the batch is not certain.
-    """
-    return decode_part(slices, columns=columns, check_crcs=check_crcs, on_corrupt=on_corrupt)[0]
-
-
 def decode_part(
     slices: Sequence[Slice],
     *,
@@ -144,9 +126,15 @@ def decode_part(
     on_corrupt: OnCorrupt | None = None,
     memory: Memory = UNLIMITED,
 ) -> tuple[pa.RecordBatch | None, tuple[Slice, ...]]:
-    """Decodes as ``decode`` does, but only so many rows as ``memory`` has room for.
+    """Returns rows in range of the slices, in order, as one RecordBatch, and the slices left.
 
-    Returns the rows, and the slices that are left. The first of them may begin later than before.
+    It decodes so many rows as ``memory`` has room for. The first slice that is left may begin later
+    than before. Without rows there is no RecordBatch. The bytes must not change during the call,
+    and the result does not refer to them.
+    ``on_corrupt``: receives the error of each damaged batch, which is skipped with all its records.
+
+    Raises CorruptBatch for a damaged batch. With ``on_corrupt`` it raises only if the next offset
+    after the batch is not certain.
     """
     part = Part(memory, columns)
     decode_slices = kernel().decode_slices

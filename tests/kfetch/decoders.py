@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kfetch import records
+from kfetch import decoding, records
 from kfetch.compiled import kernel
 from kfetch.records import Columns, Slice
 from kfetch.records.faults import UnexplainedFault
@@ -16,6 +16,11 @@ from tests.kfetch.records import reference
 
 Rows = list[tuple[Any, ...]]
 Decode = Callable[..., Rows]
+
+
+def decode(slices: Sequence[Slice], **how: Any) -> pa.RecordBatch | None:
+    """Returns all rows of the slices, in one part. ``how``: as for ``decode_part``."""
+    return decoding.decode_part(slices, **how)[0]
 
 
 class _Reference:

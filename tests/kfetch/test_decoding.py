@@ -11,7 +11,7 @@ import pytest
 from kfetch import compiled, decoding, records
 from kfetch.compiled import native
 from kfetch.errors import KfetchError
-from tests.kfetch.decoders import rows_of
+from tests.kfetch.decoders import decode, rows_of
 from tests.kfetch.records.batch_builder import T0, batch, make_slice, record
 
 
@@ -25,15 +25,15 @@ def test_no_rows_no_batch(headers: bool) -> None:
         [make_slice(batch(record()), end=0)],
     ]
 
-    assert [
-        decoding.decode(slices, columns=records.Columns(headers=headers)) for slices in nothing
-    ] == [None] * 4
+    assert [decode(slices, columns=records.Columns(headers=headers)) for slices in nothing] == [
+        None
+    ] * 4
 
 
 def test_result_owns_its_bytes() -> None:
     """The reply's buffer may be used again as soon as ``decode`` has returned."""
     data = bytearray(batch(record(value=b"hello", headers=[(b"k", b"v")])))
-    decoded = decoding.decode([make_slice(data)], columns=records.Columns(headers=True))
+    decoded = decode([make_slice(data)], columns=records.Columns(headers=True))
     data[:] = bytes(len(data))
 
     assert decoded is not None

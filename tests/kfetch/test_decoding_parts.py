@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tracemalloc
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import cramjam
@@ -17,16 +19,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch import decoding
-from kfetch.decoding import decode, decode_part
+from kfetch.compiled import kernel
+from kfetch.decoding import decode_part
 from kfetch.errors import CorruptBatch
 from kfetch.formats.places import slices_from
 from kfetch.model import TopicPartition
-from kfetch.records import Columns, Memory, Slice, codecs
+from kfetch.records import Columns, Memory, Slice, arrow, codecs
+from kfetch.records import memory as memories
 from kfetch.records.format import CONTROL, HEADER_BYTES, TRANSACTIONAL
 from kfetch.records.memory import Part
 from kfetch.spark.options import parse
-from tests.kfetch.decoders import DECODERS
+from tests.kfetch.decoders import DECODERS, decode
 from tests.kfetch.records.batch_builder import CODECS, batch, make_slice, record
+from tests.kfetch.records.legacy_builder import message, wrapped
 
 MIB = 1 << 20
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
@@ -117,12 +122,19 @@ SLICES = st.lists(
 
 
 @pytest.mark.usefixtures("implementation")
-@given(slices=SLICES, part_bytes=st.integers(1, 20_000))
-def test_parts_hold_the_same_rows(slices: list[Slice], part_bytes: int) -> None:
+@given(
+    slices=SLICES,
+    part_bytes=st.integers(1, 20_000),
+    rows_bytes=st.sampled_from([1, 80, 120, 1 << 20]),
+)
+def test_parts_hold_the_same_rows(slices: list[Slice], part_bytes: int, rows_bytes: int) -> None:
     """The rows of all parts are those of one call, with any codecs, transactions and limits."""
     whole = decode(slices)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memories, "ROWS_BYTES_MAX", rows_bytes)
+        found = parts(slices, Memory(part_bytes))
 
-    assert rows([whole]) == rows(parts(slices, Memory(part_bytes)))
+    assert rows([whole]) == rows(found)
 
 
 @pytest.mark.usefixtures("implementation")
@@ -168,12 +180,50 @@ def test_one_batch_larger_than_a_part_is_decoded_alone() -> None:
     assert [1, 1, 1, 1] == [part.num_rows for part in batches if part is not None]
 
 
+LONG_TOPIC = TopicPartition("t" * 249, 0)
+
+
+@pytest.mark.usefixtures("implementation")
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("counts", [[300], [3, 300, 40, 2, 70]])
+def test_a_batch_of_more_rows_than_arrow_holds(
+    codec: str, counts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch whose rows are too large for one Arrow batch comes in parts, compressed or not."""
+    monkeypatch.setattr(arrow, "BATCH_BYTES_MAX", 20_000)
+    monkeypatch.setattr(memories, "ROWS_BYTES_MAX", 10_000)
+    bases = list(accumulate(counts, initial=0))
+    batches = [
+        batch(*map(record, range(count)), base=base, codec=codec)
+        for base, count in zip(bases, counts, strict=False)
+    ]
+    slices = [make_slice(b"".join(batches), 2, bases[-1] - 3, LONG_TOPIC)]
+    found = parts(slices, Memory(16 * MIB))
+
+    assert [*range(2, bases[-1] - 3)] == [row["offset"] for row in rows(found)]
+    assert 10_000 // 285 >= max(part.num_rows for part in found if part is not None)
+
+
+@pytest.mark.parametrize("columns", [Columns(), Columns(typed_bytes=400)])
+def test_the_rest_of_a_batch_is_not_reserved(
+    columns: Columns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call reserves the rows that it decodes of a large batch, and the batch unpacked."""
+    monkeypatch.setattr(memories, "ROWS_BYTES_MAX", 10_000)
+    monkeypatch.setattr(kernel, "ROWS_BYTES_MAX", 10_000)
+    memory = CountedMemory(16 * MIB)
+    data = batch(*map(record, range(5000)), codec="snappy raw")
+    decode_part([make_slice(data, tp=LONG_TOPIC)], columns=columns, memory=memory)
+
+    assert 140_000 > memory.peak
+
+
 def test_structs_count_as_rows() -> None:
     """A part has fewer rows, if each of them becomes a wide struct."""
     slices = [make_slice(b"".join(batch(record(value=b"{}"), base=n) for n in range(8)))]
-    wide = parts(slices, Memory(10_000), columns=Columns(typed_bytes=4_900))
+    wide = parts(slices, Memory(12_000), columns=Columns(typed_bytes=4_900))
 
-    assert [8] == [part.num_rows for part in parts(slices, Memory(10_000)) if part is not None]
+    assert [8] == [part.num_rows for part in parts(slices, Memory(12_000)) if part is not None]
     assert [2, 2, 2, 2] == [part.num_rows for part in wide if part is not None]
 
 
@@ -193,6 +243,34 @@ def test_a_damaged_batch_is_reported_once() -> None:
 
         assert [n for n in range(20) if n not in (3, 4, 11)] == offsets
         assert [3, 4, 11] == [error.where["base_offset"] for error in errors]
+
+
+TINY = {
+    "compressed": batch(record(value=b"x"), codec="snappy raw"),
+    "of a slice with aborted transactions": batch(record(value=b"x")),
+    "v0": message(0, b"x", magic=0),
+    "v1": message(0, b"x"),
+    "v1, compressed": wrapped(0, message(0, b"x")),
+}
+
+
+@pytest.mark.parametrize("one", TINY.values(), ids=TINY.keys())
+def test_many_tiny_batches_are_reserved(one: bytes) -> None:
+    """A decoder reserves about what it takes for tiny batches, each of them Python's objects. A
+    part has no more of them than it has room for."""
+    data = b"".join(struct.pack(">q", offset) + one[8:] for offset in range(3000))
+    slices = [replace(make_slice(data), aborted=((99, 0),))]
+    taken, memory = [], CountedMemory(MIB)
+    for _ in range(3):  # Python may enlarge a table of its own meanwhile
+        memory.size = memory.peak = 0
+        tracemalloc.start()
+        _, remaining = decode_part(slices, memory=memory)
+        taken.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+
+    assert 0.8 * min(taken) < memory.peak < 2.2 * MIB
+    assert remaining
+    assert 3000 == len(rows(parts(slices, memory)))
 
 
 def _zstd_bomb(unpacked: int, size: int) -> bytes:

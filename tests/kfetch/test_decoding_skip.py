@@ -9,7 +9,7 @@ from kfetch.errors import CorruptBatch, MalformedTimestamp
 from kfetch.records import Extent, Slice
 from kfetch.records.batch import extent
 from kfetch.records.format import CONTROL, TRANSACTIONAL
-from tests.kfetch.decoders import DECODERS, rows_of
+from tests.kfetch.decoders import DECODERS, decode, rows_of
 from tests.kfetch.records.batch_builder import T0, TP, batch, record
 from tests.kfetch.records.legacy_builder import message, wrapped
 
@@ -33,7 +33,7 @@ def skipping(data: bytes, **more: object) -> tuple[list[int], list[str]]:
     """Returns the offsets of the rows, and the faults that were reported."""
     faults: list[str] = []
     fields = {"tp": TP, "start": 0, "end": 2**62, "data": memoryview(data), **more}
-    decoded = decoding.decode(
+    decoded = decode(
         [Slice(**fields)],  # type: ignore[arg-type]
         on_corrupt=lambda error: faults.append(f"{error.base_offset} {error.fault}"),
     )
@@ -76,7 +76,7 @@ def test_the_default_is_to_fail(
 ) -> None:
     """Without being asked to, nothing is skipped."""
     with pytest.raises(CorruptBatch):
-        decoding.decode([Slice(tp=TP, start=0, end=2**62, data=memoryview(data))])
+        decode([Slice(tp=TP, start=0, end=2**62, data=memoryview(data))])
 
 
 LOST = {
@@ -105,7 +105,7 @@ def test_skipping_checks_crcs() -> None:
     """What is damaged is only known by its CRC, so skipping checks it, asked or not."""
     errors = []
     data = sound(0) + damaged(sound(2)) + sound(4)
-    decoding.decode(
+    decode(
         [Slice(tp=TP, start=0, end=9, data=memoryview(data))],
         check_crcs=False,
         on_corrupt=errors.append,

@@ -72,10 +72,10 @@ def test_deferring_keeps_a_package_that_is_there() -> None:
 FIRST_BATCH = """
 import sys
 from kfetch.agent.segments import stream_size
-from kfetch.decoding import decode
+from kfetch.decoding import decode_part
 from tests.kfetch.records.batch_builder import batch, make_slice, record
 
-arrow_batch = decode([make_slice(batch(record()))])
+arrow_batch, _ = decode_part([make_slice(batch(record()))])
 assert 1 == arrow_batch.num_rows and stream_size(arrow_batch)
 print("pandas" in sys.modules)
 """

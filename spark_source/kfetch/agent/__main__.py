@@ -36,14 +36,14 @@ if __name__ == "__main__":
 lean.defer_clients()
 
 from kfetch.agent.channel import peer_pid  # noqa: E402
-from kfetch.agent.server import OpenQueries, Server  # noqa: E402
+from kfetch.agent.server import OpenQueries, Server, check_address_space  # noqa: E402
+from kfetch.errors import AgentError  # noqa: E402
 
 log = logging.getLogger("kfetch.agent")
 
 _IDLE_S_MAX = 60.0  # without worker or session; a new agent starts within 0.5 s
 _CHECK_INTERVAL_S = 1.0
 _LOG_BYTES_MAX = 64 << 20  # about 500,000 lines
-_CODE_BYTES = 1 << 30  # address space of Python, numba, pyarrow and thread stacks, measured
 
 
 def main() -> int:
@@ -51,7 +51,10 @@ def main() -> int:
     arguments = _arguments()
     os.set_inheritable(arguments.lock, False)  # a program that the agent starts may outlive it
     _configure_logging()
-    _check_address_space(arguments.memory)
+    try:
+        check_address_space(arguments.memory)
+    except AgentError as cause:
+        sys.exit(cause.message)
     _raise_descriptor_limit()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -187,21 +190,6 @@ def _unlink(path: Path, inode: int) -> None:
     """Remove the socket that this agent has bound, but not another one at its path."""
     if _is_bound(path, inode):
         path.unlink(missing_ok=True)
-
-
-def _check_address_space(memory: int) -> None:
-    """Exit with advice if the address space is too small for the budget.
-
-    ``spark.executor.pyspark.memory`` sets RLIMIT_AS, and the agent inherits it.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    needed = memory + _CODE_BYTES
-    if limit not in (resource.RLIM_INFINITY, -1) and limit < needed:
-        sys.exit(
-            f"the address space is limited to {limit >> 20} MiB and the agent needs "
-            f"{needed >> 20} MiB: raise spark.executor.pyspark.memory, lower kfetch.agent.memory, "
-            "or set kfetch.agent=inline"
-        )
 
 
 def _raise_descriptor_limit() -> None:

@@ -83,10 +83,7 @@ class Budget:
         self._changed = threading.Condition()
         self._queue: dict[object, _Wanted] = {}
         """Waiting requests and decoders, in order of arrival."""
-        # More decoders than processors would not be faster, and more than a part of the limit can
-        # hold would wait for memory.
-        by_memory = max(_DECODERS_MIN, limit // (_PARTS_PER_READER * _BATCH_BYTES))
-        self._decoders_max = min(_processors(), by_memory)
+        self._processors = _processors()
         self._decoders_running = 0
         self._idle_decoders = 0
         self._idle_reply_bytes = 0
@@ -256,6 +253,15 @@ class Budget:
         kept = max(0, self.limit // _DECODER_PART - self._bytes["decoders"])
         fits = self.has_room(kept + wanted.size) and not self._decoder_waits
         return fits or self._bytes["replies"] <= self._idle_reply_bytes
+
+    @property
+    def _decoders_max(self) -> int:
+        """How many decoders may run at once.
+
+        More than processors would not be faster. More than the limit has parts for would wait.
+        """
+        by_memory = max(_DECODERS_MIN, self.limit // (_PARTS_PER_READER * _BATCH_BYTES))
+        return min(self._processors, by_memory)
 
     def _first(self, *, decodes: bool) -> object:
         """Returns the first in the queue. Decoders that have memory come before the others."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import resource
 import socket
 import threading
 import time
@@ -41,6 +42,24 @@ log = logging.getLogger(__name__)
 _GREETING_TIMEOUT_S = 10.0
 _REFUSAL_LOG_INTERVAL_S = 60.0
 _REFUSAL_PAUSE_S = 0.1
+_CODE_BYTES = 1 << 30
+"""Address space of Python, numba, pyarrow and thread stacks, measured."""
+
+
+def check_address_space(memory: int) -> None:
+    """Raises AgentError with advice if the address space is too small for a budget.
+
+    ``spark.executor.pyspark.memory`` sets RLIMIT_AS, and the agent inherits it.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    needed = memory + _CODE_BYTES
+    if limit not in (resource.RLIM_INFINITY, -1) and limit < needed:
+        raise AgentError(
+            f"the address space is limited to {limit >> 20} MiB and the agent needs "
+            f"{needed >> 20} MiB",
+            action="raise spark.executor.pyspark.memory, lower kfetch.agent.memory, or set "
+            "kfetch.agent=inline",
+        )
 
 
 @dataclass(slots=True)
@@ -56,9 +75,11 @@ class OpenQueries:
         """A context to read a query in. The query stays open meanwhile.
 
         Raises AgentError for a request with other credentials than the query's: its sessions have
-        the rights of one user.
+        the rights of one user. Also if the address space is too small for the query's memory.
         """
         name, options = request.query, request.options
+        if options.agent.memory_bytes > self.budget.limit:
+            check_address_space(options.agent.memory_bytes)
         self.budget.raise_limit(options.agent.memory_bytes)
         with self._lock:
             query = self._by_name.setdefault(name, SharedQuery(name, options, self.budget))

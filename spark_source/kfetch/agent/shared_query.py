@@ -17,7 +17,7 @@ from kfetch.agent.shared_metadata import SharedMetadata
 from kfetch.fetch.replicas import ReadReplicas
 from kfetch.fetch.split_reader import Delivery, SplitReader
 from kfetch.fetch.stats import FetchStats
-from kfetch.fetch.totals import Totals, write_stats
+from kfetch.fetch.totals import Totals, own_stats, write_stats
 from kfetch.model import Broker, OffsetRange
 from kfetch.options import SourceOptions
 from kfetch.wire.cluster import Cluster
@@ -50,6 +50,8 @@ class SharedQuery:
         self._topics: set[str] = set()
         self._idle_since = time.monotonic()
         self._stats_lock = threading.Lock()
+        self._earlier_stats: FetchStats | None = None
+        """What the file has from before this query opened. None before the first task's end."""
 
     def deliveries(
         self,
@@ -117,10 +119,12 @@ class SharedQuery:
         with self._lock:
             self._readers -= 1
             self._idle_since = time.monotonic()
-        if self.options.reports.stats_directory:
+        if directory := self.options.reports.stats_directory:
             # One task after the other: older totals must not replace newer ones.
             with self._stats_lock:
-                write_stats(self.options.reports.stats_directory, self.name, self.stats())
+                if self._earlier_stats is None:
+                    self._earlier_stats = own_stats(directory, self.name)
+                write_stats(directory, self.name, self._earlier_stats + self.stats())
 
     def idle_s(self) -> float:
         """Returns for how many seconds no task has read."""

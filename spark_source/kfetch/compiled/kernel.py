@@ -19,6 +19,8 @@ import pyarrow as pa
 
 from kfetch.compiled.header_maps import last_of_each_key
 from kfetch.compiled.interface import (
+    BASE_OFFSET,
+    END,
     FAULT_RECORD,
     FAULT_SECTION,
     HEADER_KEY_BYTES,
@@ -30,6 +32,7 @@ from kfetch.compiled.interface import (
     KEY_DATA,
     KEY_ENDS,
     KEY_NULLS,
+    LAST_DELTA,
     LEADER_EPOCH,
     OFFSETS,
     PARTITIONS,
@@ -39,6 +42,7 @@ from kfetch.compiled.interface import (
     ROWS_WRITTEN,
     SIZE,
     SLACK,
+    START,
     TIMES,
     TIMESTAMP_TYPES,
     TOPIC_BYTES,
@@ -57,7 +61,7 @@ from kfetch.records.batch import Slice
 from kfetch.records.cursor import Cursor
 from kfetch.records.faults import Fault, UnexplainedFault, malformed_timestamp
 from kfetch.records.format import LOG_APPEND, RECORD_BYTES_MIN
-from kfetch.records.memory import UNLIMITED, Memory, Part
+from kfetch.records.memory import ROWS_BYTES_MAX, UNLIMITED, Memory, Part
 from kfetch.records.sections import Section
 
 TIMESTAMP = SCHEMA.field("timestamp").type
@@ -219,8 +223,17 @@ def _row_buffers(table: SectionTable, columns: Columns, memory: Memory) -> Colum
     rows = min(count, size // RECORD_BYTES_MIN + len(table.rows))
     plan = _plan(columns)
     row_bytes = arrow.row_bytes(columns, table.topic_bytes_max) + plan.temporary_bytes
-    memory.reserve((size if plan.has_data else 0) + rows * row_bytes)
+    written = rows
+    if rows * row_bytes > ROWS_BYTES_MAX:  # unwritten pages cost only address space
+        written = min(rows, _offsets_in_range(table.rows))
+    memory.reserve((size if plan.has_data else 0) + written * row_bytes)
     return ColumnBuffers(*_sizes_of_buffers(plan, rows, size + SLACK, size + SLACK))
+
+
+def _offsets_in_range(sections: Array) -> int:
+    base, last_delta, start, end = sections[:, [BASE_OFFSET, LAST_DELTA, START, END]].T
+    offsets = np.minimum(end, base + last_delta + 1) - np.maximum(start, base)
+    return int(offsets.clip(0).sum())
 
 
 def _sizes_of_buffers(

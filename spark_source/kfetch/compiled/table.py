@@ -18,7 +18,7 @@ from kfetch.model import TopicPartition
 from kfetch.records.arrow import Array, empty_array
 from kfetch.records.batch import Slice
 from kfetch.records.codecs import address_of
-from kfetch.records.format import CRC_FROM, HEADER_BYTES
+from kfetch.records.format import CRC_FROM, HEADER_BYTES, RECORD_BYTES_MIN
 from kfetch.records.memory import Part
 from kfetch.records.sections import Section, SectionReader
 
@@ -90,7 +90,7 @@ def table_of_slices(slices: Sequence[Slice], *, check_crcs: bool, part: Part) ->
     reader, table = SectionReader(size, check_crcs, part), _GrowingTable(size, check_crcs)
     sections: list[Section] = []
     for number, slice_ in enumerate(slices):
-        if table.add_slice(slice_, number):
+        if table.add_slice(slice_, number, part.rows_max(slice_.tp.topic)):
             part.add(len(slice_.data), 0, slice_.tp.topic)
             continue
         more = list(reader.sections(slice_))
@@ -115,10 +115,11 @@ class _GrowingTable:
     def rows(self) -> Array:
         return self._table[: self._row_count]
 
-    def add_slice(self, slice_: Slice, number: int) -> bool:
+    def add_slice(self, slice_: Slice, number: int, records_max: int) -> bool:
         """Adds a row for each batch of a slice.
 
-        Returns False, and adds none, if ``records.sections`` must read the slice.
+        Returns False, and adds none, if ``records.sections`` must read the slice: for one, if it
+        may have more than ``records_max`` records.
         """
         if slice_.aborted:
             return False
@@ -128,6 +129,10 @@ class _GrowingTable:
         if self._list(slice_, number, data) != interface.LISTED_ALL:
             return False
         row_count = self._cursor[interface.ROWS_LISTED]
+        if data.size > records_max * RECORD_BYTES_MIN:
+            counts = self._table[self._row_count : row_count, interface.RECORD_COUNT]
+            if counts.sum() > records_max:
+                return False
         if self._check_crcs and not _FAST_CRCS:
             rows = self._table[self._row_count : row_count]
             if not _large_batches_match(rows, slice_.data, data.address):

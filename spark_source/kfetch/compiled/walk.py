@@ -17,10 +17,10 @@ _WALK_BATCHES = native.load().walk_batches
 _FEW = 8  # Python takes 2 us for each of them, and 4 us for a call of compiled code
 
 
-def walk(data: memoryview, offset: int, *, few: int = _FEW) -> Walk:
-    """Returns the same as ``records.batch.walk``. Python walks over the first ``few`` batches."""
-    begun = batch.walk(data, offset, limit=few)
-    if begun.batches < few:
+def walk(data: memoryview, offset: int) -> Walk:
+    """Returns the same as ``records.batch.walk``. Python walks over the first few batches."""
+    begun = batch.walk(data, offset, limit=_FEW)
+    if begun.batches < _FEW:
         return begun
     numbers, buffer = array("q", begun), pa.py_buffer(data)
     _WALK_BATCHES(buffer.address, buffer.size, offset, numbers.buffer_info()[0])

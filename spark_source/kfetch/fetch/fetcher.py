@@ -90,6 +90,8 @@ class Fetcher:
         self._in_flight: FetchPlan | None = None
         self._refusals = 0
         """Replies in a row that only ended the session. One is routine."""
+        self._throttled_s = 0.0
+        """The sum of the waits that replies in a row have asked for, without anything else."""
         self._sent_at = 0.0
         self._not_before = 0.0
         self.totals = totals or Totals()
@@ -138,7 +140,8 @@ class Fetcher:
     def receive(self, deadline: float) -> AcceptedReply | None:
         """Wait for the reply in flight and return it; None if it only ended the session.
 
-        Raises ConnectionLost, also if two replies in a row only ended the session, and WireError.
+        Raises ConnectionLost and WireError. ConnectionLost also if two replies in a row only ended
+        the session, or if the broker only throttles for longer than the request timeout.
         """
         plan, self._in_flight = self._in_flight, None
         if plan is None or self._connection is None:
@@ -207,6 +210,10 @@ class Fetcher:
         self._not_before = time.monotonic() + reply.throttle_ms / 1000
         outcome = self._session.accept(plan, reply.for_session())
         self._publish_session_change(plan, outcome)
+        if outcome.event is SessionEvent.THROTTLED_FULL:
+            self._wait_for_quota(reply.throttle_ms / 1000)
+            return None
+        self._throttled_s = 0.0
         self._refusals = 0 if outcome.accepted else self._refusals + 1
         if self._refusals >= _REFUSALS_MAX:
             raise ConnectionLost(f"{self.broker} refuses every fetch: {self!r}")
@@ -222,6 +229,17 @@ class Fetcher:
             positions={tp: positions[tp] for tp in outcome.partitions.values()},
             full=plan.full,
         )
+
+    def _wait_for_quota(self, throttle_s: float) -> None:
+        """Delay the next request. Raises ConnectionLost if such waits add up to the limit."""
+        self.back_off()
+        if self._throttled_s >= self._network.request_timeout_s:
+            raise ConnectionLost(
+                f"{self.broker} throttles this client: its last replies brought nothing, and asked "
+                f"to wait for {self._throttled_s:.1f} s in all",
+                action="raise the quota of this user or client id",
+            )
+        self._throttled_s += max(throttle_s, self._network.retry_backoff_s)
 
     def _drop_acknowledged_positions(self) -> None:
         acknowledged = self._session.partitions

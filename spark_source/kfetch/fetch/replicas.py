@@ -127,7 +127,7 @@ class ReadReplicas:
             case BrokerFailed(error=cause):
                 problem = cause.message
             case PartitionFailed(partition=partition):
-                problem = codes.name(partition.error)
+                problem = codes.name(partition.error) if partition.error else "its log diverges"
         log.info("%s: %s can't be read as a follower: %s", progress.tp, progress.broker, problem)
         self.return_to_leader(progress)
         if isinstance(arrival, BrokerFailed):

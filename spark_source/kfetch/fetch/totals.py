@@ -1,8 +1,8 @@
 """Adds up what fetching costs, and writes and reads the sums below ``kfetch.statsDirectory``.
 
-Each process replaces its own file, ``<query>-<pid>.json``, after every read. A program can add the
-files up after the run, even the files of processes that were killed. A query's driver has its own
-document, ``driver/<query>-<pid>.json``: its data losses, and the cost of its watch sessions.
+Each process replaces its own file, ``<query>-<number>.json``, after every read. A program can add
+the files up after the run, even the files of processes that were killed. A query's driver has its
+own document, ``driver/<query>-<number>.json``: its data losses, and the cost of its watch sessions.
 
     {"losses": {"LogTruncated": 1}, "watch": {"full_requests": 1, "incremental_requests": 41, …}}
 
@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from secrets import randbits
 from typing import Any
 
 from kfetch.fetch.stats import ADD, FetchStats, total
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 _KEPT_S = 86_400.0
 _NAME = re.compile(r"[0-9a-f]{32}-\d+\.(json|\d+\.tmp)")
 """A process that was killed may leave its draft."""
+_NUMBER = randbits(32)
+"""Processes of two containers may have one pid. A forked process keeps this number."""
 
 
 class Totals:
@@ -56,8 +59,15 @@ def write_stats(directory: str, query: str, stats: FetchStats) -> None:
     write(_file(Path(directory), query), asdict(stats))
 
 
+def own_stats(directory: str, query: str) -> FetchStats:
+    """Returns what this process's file for a query holds: it may open the query more than once."""
+    with suppress(OSError, ValueError):
+        return FetchStats(**json.loads(_file(Path(directory), query).read_text()))
+    return FetchStats()
+
+
 def _file(directory: Path, query: str) -> Path:
-    return directory / f"{query}-{os.getpid()}.json"
+    return directory / f"{query}-{os.getpid()}{_NUMBER:010}.json"
 
 
 def write(target: Path, document: Mapping[str, object]) -> None:

@@ -10,14 +10,13 @@ table of faults, ``memory`` limits what a decoding takes, and ``arrow`` has the 
 
 from __future__ import annotations
 
-from kfetch.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_of
+from kfetch.records.arrow import SCHEMA, Columns, schema_of
 from kfetch.records.batch import Extent, Slice
 from kfetch.records.memory import Memory
 from kfetch.records.sections import OnCorrupt
 
 __all__ = [
     "SCHEMA",
-    "SCHEMA_WITH_HEADERS",
     "Columns",
     "Extent",
     "Memory",

@@ -59,7 +59,6 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("timestampType", pa.int32()),
 ]
 SCHEMA: pa.Schema = pa.schema(_FIELDS)
-SCHEMA_WITH_HEADERS: pa.Schema = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 
 
 @cache

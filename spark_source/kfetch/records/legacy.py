@@ -67,32 +67,42 @@ def to_v2(
     ``wrapper``: the offset of the compressed message around the set, None for a plain message. In
     v1 the offsets inside are relative. The wrapper has the offset of the last one.
     """
-    offset = wrapper if wrapper is not None else _offset_of(data)
+    offset = _offset_of(data) if wrapper is None else wrapper
     message_set = _MessageSet(tp, offset, magic, check_crcs)
-    messages = list(_messages(data, message_set))
-    if not messages:
+    first = last = number = -1
+    out = bytearray()
+    # One message at a time: as Python's objects, all together would take ten times their bytes.
+    for number, message in enumerate(_messages(data, message_set)):
+        if wrapper is not None and message.attributes & CODEC:
+            detail = ": a compressed message holds a compressed message"
+            raise message_set.fail(Fault.WRAPPER, number, detail)
+        if not number:
+            first = message.offset
+        elif not last < message.offset <= first + _DELTA_MAX:
+            raise message_set.fail(Fault.OFFSET_DELTA, number)
+        last = message.offset
+        _append(out, message, last - first)
+    if not out:
         raise message_set.fail(Fault.MISSING, 0)
-    if wrapper is None:
-        return _rewritten(messages, 0, message_set)
-    if any(message.attributes & CODEC for message in messages):
-        detail = ": a compressed message holds a compressed message"
-        raise message_set.fail(Fault.WRAPPER, 0, detail)
-    return _rewritten(messages, _offset_shift(messages, message_set), message_set)
+    shift = 0 if wrapper is None else _offset_shift(last, number, message_set)
+    return V2Records(memoryview(out), first + shift, last - first, number + 1)
 
 
 def _offset_of(data: memoryview) -> int:
     return int(_TIMESTAMP.unpack_from(data)[0])
 
 
-def _offset_shift(messages: list[_Message], message_set: _MessageSet) -> int:
-    """Returns the number to add to an inner offset to get the log's offset."""
-    last = messages[-1].offset
+def _offset_shift(last: int, number: int, message_set: _MessageSet) -> int:
+    """Returns the number to add to an inner offset to get the log's offset.
+
+    ``last``: the inner offset of the last message, which has this number.
+    """
     # Inner offsets of v0 are absolute. So are those of old librdkafka, whose wrapper has offset 0.
     if message_set.magic == 0 or message_set.offset == 0:
         return 0
     if message_set.offset < last:
         detail = ": its offset is below the last one inside"
-        raise message_set.fail(Fault.WRAPPER, len(messages) - 1, detail)
+        raise message_set.fail(Fault.WRAPPER, number, detail)
     return message_set.offset - last
 
 
@@ -162,18 +172,15 @@ def _sized_bytes(data: memoryview, at: int, end: int) -> tuple[memoryview | None
     return (None, start) if length < 0 else (data[start : start + length], start + length)
 
 
-def _rewritten(messages: list[_Message], shift: int, message_set: _MessageSet) -> V2Records:
-    base, out = messages[0].offset + shift, bytearray()
-    last_offset = base - 1
-    for number, message in enumerate(messages):
-        offset = message.offset + shift
-        if not last_offset < offset <= base + _DELTA_MAX:
-            raise message_set.fail(Fault.OFFSET_DELTA, number)
-        last_offset = offset
-        body = b"\0" + _varint(message.timestamp) + _varint(offset - base)
-        body += _blob(message.key) + _blob(message.value) + b"\0"
-        out += _varint(len(body)) + body
-    return V2Records(memoryview(out), base, last_offset - base, len(messages))
+def _append(out: bytearray, message: _Message, offset_delta: int) -> None:
+    """Appends a message as a v2 record, which is never longer."""
+    fields = (
+        *(b"\0", _varint(message.timestamp), _varint(offset_delta)),
+        *(*_blob(message.key), *_blob(message.value), b"\0"),
+    )
+    out += _varint(sum(map(len, fields)))
+    for field in fields:
+        out += field
 
 
 def _varint(value: int) -> bytes:
@@ -188,8 +195,9 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _blob(data: memoryview | None) -> bytes:
-    return b"\x01" if data is None else _varint(len(data)) + data
+def _blob(data: memoryview | None) -> tuple[bytes, memoryview | bytes]:
+    """Returns the length of a key or a value, and its bytes. They may be large, so none copies."""
+    return (b"\x01", b"") if data is None else (_varint(len(data)), data)
 
 
 _LZ4_WRONG_HEADER = bytes.fromhex("04224d18 60 40 1a")

@@ -42,6 +42,7 @@ from kfetch.records.format import (
     LOG_APPEND,
     LOG_APPEND_TIME,
     NO_TIMESTAMP_TYPE,
+    RECORD_BYTES_MIN,
     TRANSACTIONAL,
 )
 from kfetch.records.memory import Part, PartIsFull
@@ -129,16 +130,18 @@ class SectionReader:
         self._check_crcs = check_crcs
         self._part = part
         self._buffer: DecompressionBuffer | None = None
+        self._rows_max = 0
+        """How many rows a call may have of the present slice."""
 
     def sections(self, slice_: Slice, on_corrupt: OnCorrupt | None = None) -> Iterator[Section]:
         """Yields a slice's sections that may hold rows in range, in order.
 
-        If the part is full, it ends before a batch that is compressed or becomes structs. Then it
-        sets ``part.remaining``.
+        If the part is full, it ends before a batch that is compressed or becomes structs, behind
+        very many batches, or within one of very many records. Then it sets ``part.remaining``.
         """
         aborted = AbortedTransactions(slice_.aborted) if slice_.aborted else None
         address = address_of(np.frombuffer(slice_.data, np.uint8)) if len(slice_.data) else 0
-        next_offset = slice_.start
+        next_offset, self._rows_max = slice_.start, self._part.rows_max(slice_.tp.topic)
         for batch in _batches_in_range(slice_):
             try:
                 section = self._open(slice_, address, batch, aborted)
@@ -153,6 +156,10 @@ class SectionReader:
                 if section is not None:
                     self._part.add(len(section.data), section.header.record_count, section.tp.topic)
                     yield section
+                    if section.end < slice_.end and section.end <= batch.header.last_offset:
+                        rest = _remainder(slice_, section.end, batch.at, aborted)
+                        self._part.remaining = (rest,)
+                        return
             next_offset = max(next_offset, batch.header.last_offset + 1)
 
     def _open(
@@ -168,13 +175,20 @@ class SectionReader:
             return None
         if header.base_offset + header.last_offset_delta < slice_.start:
             return None
+        if self._part.is_full_of_sections:
+            raise PartIsFull
         if header.magic < 2:
             return self._open_legacy(slice_, batch)
-        if self._part.is_full_with_structs(header.record_count):
+        tp, end = slice_.tp, slice_.end
+        is_large = header.record_count > self._rows_max - self._part.rows
+        if self._part.is_full_with_structs(header.record_count) or (is_large and self._part.rows):
             raise PartIsFull
-        data, at = self._records(slice_.tp, batch, slice_.data, address)
+        data, at = self._records(tp, batch, slice_.data, address)
         time_type = LOG_APPEND if header.attributes & LOG_APPEND_TIME else CREATE
-        return Section(slice_.tp, slice_.start, slice_.end, header, time_type, data, at)
+        if is_large and len(data) > RECORD_BYTES_MIN * self._rows_max:
+            # An offset has one record at most.
+            end = min(end, max(slice_.start, header.base_offset) + self._rows_max)
+        return Section(tp, slice_.start, end, header, time_type, data, at)
 
     def _is_aborted(self, slice_: Slice, batch: Batch, aborted: AbortedTransactions) -> bool:
         """Returns whether the batch belongs to an aborted transaction. A marker ends one."""

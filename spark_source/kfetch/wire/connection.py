@@ -40,7 +40,7 @@ from kfetch.wire import diagnosis, probes, tls_errors
 from kfetch.wire.addresses import avoid
 from kfetch.wire.frames import Allocate, BrokenFrame, Frames, NoFrame
 from kfetch.wire.sasl.login import Login
-from kfetch.wire.transport import open_stream, pending_alert
+from kfetch.wire.transport import has_ended, open_stream, pending_alert
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +109,10 @@ class Connection:
         broker_min, broker_max = self._versions.get(message.API_KEY, (0, -1))
         newest = min(broker_max, message.max_version if highest is None else highest)
         if newest < max(broker_min, lowest):
+            name = message.name
+            spoken = f"no {name}" if broker_max < 0 else f"{name} v{broker_min} to v{broker_max}"
             raise UnsupportedVersion(
-                f"the broker at {self.peer} speaks {message.name} v{broker_min} to v{broker_max}, "
+                f"the broker at {self.peer} speaks {spoken}, "
                 f"kfetch v{lowest} to v{highest or message.max_version}: no version in common",
                 api=message.name,
                 peer=self.peer,
@@ -190,7 +192,13 @@ class Connection:
 
     @property
     def alive(self) -> bool:
-        """Whether no call has failed so far. The broker may be gone all the same."""
+        """Whether no call has failed so far. The broker may be gone all the same.
+
+        Brokers close idle connections (``connections.max.idle.ms``). Such an end is no failure of a
+        request, so it shows here.
+        """
+        if self._failure is None and not self._in_flight and has_ended(self._frames.stream):
+            self._bury(self._lost("the broker closed it while it was idle"))
         return self._failure is None
 
     def close(self) -> None:

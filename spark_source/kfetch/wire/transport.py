@@ -13,6 +13,8 @@ from kfetch.wire.addresses import avoid, connect
 if TYPE_CHECKING:
     from kfetch.wire.tls import Identify
 
+_TLS_WANTS_READ = 2
+"""The errno of ssl.SSLWantReadError. Without TLS, nobody imports ``ssl``."""
 _ALERT_S = 0.1
 """How long to wait for the reason why a broker closes a connection of TLS."""
 
@@ -84,6 +86,19 @@ def _configure(stream: socket.socket, options: NetworkOptions) -> None:
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if options.receive_buffer_bytes > 0:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+
+
+def has_ended(stream: socket.socket) -> bool:
+    """Returns whether the broker has closed a stream, while no byte of it is expected.
+
+    It never waits. A byte that comes unasked counts as an end, too, and is lost.
+    """
+    try:
+        stream.settimeout(0.0)
+        stream.recv(1)
+    except OSError as cause:
+        return not isinstance(cause, BlockingIOError) and cause.errno != _TLS_WANTS_READ
+    return True
 
 
 def pending_alert(stream: socket.socket) -> OSError | None:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from kfetch.agent.budget import Budget
 from kfetch.agent.read_ahead import ReadAhead
-from kfetch.decoding import decode
 from kfetch.fetch.arrivals import RecordsArrived
 from kfetch.fetch.broker_reader import BrokerReader
 from kfetch.records.format import CONTROL, TRANSACTIONAL
 from kfetch.session.replies import PartitionReply
 from tests.examples import examples
 from tests.kfetch.agent.test_read_ahead import progress, reply
+from tests.kfetch.decoders import decode
 from tests.kfetch.records.batch_builder import batch, record
 from tests.kfetch.records.legacy_builder import message, wrapped
 

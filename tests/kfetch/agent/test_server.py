@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -199,6 +200,19 @@ def test_statistics_are_written_before_the_last_message(
     agent.rows(with_statistics, part(kafka, T0))
 
     assert 8 == read_stats(tmp_path / "stats").records
+
+
+def test_a_query_of_more_memory_than_the_address_space(
+    kafka: LittleKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent refuses a query that wants more than its address space, as it does at its start."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1500 << 20, 1500 << 20))
+    with closing(Agent(tmp_path / "s", 256 << 20)) as agent:
+        with pytest.raises(AgentError, match=r"limited to 1500 MiB .* needs 5120 MiB: raise spark"):
+            agent.rows(options(kafka, kfetch__agent__memory="4g"), part(kafka, T0))
+        assert 256 << 20 == agent.queries.budget.limit
+        assert 8 == len(agent.rows(options(kafka, kfetch__agent__memory="300m"), part(kafka, T0)))
+        assert wait_until(lambda: not agent.workers())
 
 
 class Clock:

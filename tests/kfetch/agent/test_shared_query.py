@@ -124,3 +124,18 @@ def test_totals_of_a_directory(kafka: LittleKafka, budget: Budget, tmp_path: Pat
 
     assert 12 == read_stats(tmp_path).records
     assert 1 == len(list(tmp_path.iterdir()))
+
+
+def test_totals_of_a_query_that_opens_again(
+    kafka: LittleKafka, budget: Budget, tmp_path: Path
+) -> None:
+    """A query that was closed after its lease opens again. Its file keeps the earlier totals."""
+    with_statistics = options(kafka, kfetch__statsDirectory=str(tmp_path))
+    for records in (2, 3):
+        with closing(SharedQuery("q", with_statistics, budget)) as query:
+            for _ in range(2):
+                query.totals.add(records=records)
+                query.begin_read(ReadRequest(query="q", options=with_statistics, ranges=()))
+                query.end_read()
+
+    assert 10 == read_stats(tmp_path).records

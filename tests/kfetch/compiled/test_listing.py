@@ -9,13 +9,13 @@ import crc32c
 import pytest
 
 from kfetch.compiled import kernel, table
-from kfetch.decoding import decode
 from kfetch.errors import CorruptBatch
 from kfetch.model import TopicPartition
 from kfetch.records import Columns
 from kfetch.records.faults import UnexplainedFault
 from kfetch.records.format import CONTROL, TRANSACTIONAL
 from kfetch.records.sections import SectionReader
+from tests.kfetch.decoders import decode
 from tests.kfetch.records.batch_builder import batch, make_slice, record
 
 

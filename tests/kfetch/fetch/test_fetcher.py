@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -220,6 +222,17 @@ def test_dead_broker(kafka: LittleKafka, fetcher: Fetcher) -> None:
     assert {T0, T1} == set(fetch(fetcher))
 
 
+def test_a_connection_that_was_idle(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """If the broker closes an idle connection, the next request leaves on a new one."""
+    set_positions(kafka, fetcher, t0=0)
+    fetch(fetcher)
+    kafka.nodes[1].drop()
+    set_positions(kafka, fetcher, t1=0)
+
+    assert {T1} == set(fetch(fetcher)) - {T0}
+    assert 2 == kafka.nodes[1].connections
+
+
 def test_throttling(kafka: LittleKafka, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fetcher waits the throttle time before the next request, up to the deadline."""
     pauses: list[float] = []
@@ -238,6 +251,36 @@ def test_throttling(kafka: LittleKafka, fetcher: Fetcher, monkeypatch: pytest.Mo
     fetcher.receive(soon())
 
     assert 50 < pauses[-1] <= 60
+
+
+def only_throttle(request: Any) -> Any:
+    """The reply of a broker whose quota is used up (KIP-219), to a full request."""
+    return FetchResponse(throttle_time_ms=20, error_code=0, session_id=0, responses=[])
+
+
+def test_throttled_full_replies_are_no_refusals(kafka: LittleKafka, fetcher: Fetcher) -> None:
+    """However many replies to full requests only throttle, the next one opens the session."""
+    set_positions(kafka, fetcher, t0=0)
+    for _ in range(5):
+        kafka.nodes[1].answer(FetchRequest, only_throttle)
+        fetcher.send(soon())
+        assert fetcher.receive(soon()) is None
+
+    assert {T0} == set(fetch(fetcher))
+
+
+def test_a_broker_that_only_throttles(kafka: LittleKafka) -> None:
+    """If the waits without a reply add up to the request timeout, the error says who throttles."""
+    kafka.nodes[1].always(FetchRequest, only_throttle)
+    impatient = replace(NETWORK, request_timeout_s=0.05)
+    with closing(Fetcher(kafka.nodes[1].broker, FETCH, impatient)) as fetcher:
+        set_positions(kafka, fetcher, t0=0)
+        for _ in range(3):
+            fetcher.send(soon())
+            assert fetcher.receive(soon()) is None
+        fetcher.send(soon())
+        with pytest.raises(ConnectionLost, match=r"broker 1 .* throttles this client: .* 0\.1 s"):
+            fetcher.receive(soon())
 
 
 def test_left_in_flight(kafka: LittleKafka, fetcher: Fetcher) -> None:
@@ -334,8 +377,6 @@ def test_broker_comes_back_with_an_older_version(kafka: LittleKafka, fetcher: Fe
     kafka.nodes[1].versions[FetchRequest] = (0, 12)
     kafka.evict()
     kafka.nodes[1].start()
-    with pytest.raises(ConnectionLost):
-        fetch(fetcher)
 
     assert {T0} == set(fetch(fetcher))
     assert ((0, 0), [0, 1], []) == requests(kafka)[-1]

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfetch.fetch import replicas
-from kfetch.fetch.arrivals import RangeHandedOn
+from kfetch.fetch.arrivals import PartitionFailed, RangeHandedOn
 from kfetch.fetch.progress import RangeProgress, ReplicaChoice
 from kfetch.fetch.replicas import ReadReplicas
 from kfetch.model import NO_TOPIC_ID, Broker, ClusterView, Leader, OffsetRange, TopicPartition
+from kfetch.session.replies import NO_REPLICA, FetchReply, PartitionReply
 
 PERIOD_S = 30.0
 T0 = TopicPartition("t", 0)
@@ -40,7 +41,7 @@ class Partition:
 
     def happens(self, event: str, follower: Broker = TWO, *, epoch: int = 5) -> None:
         """One thing that a leader of this epoch, or a follower, does with a range."""
-        progress = self._progress(epoch)
+        progress = self.progress(epoch)
         with self._at_now():
             match event:
                 case "names" | "forces":
@@ -58,7 +59,7 @@ class Partition:
 
     def choice(self, *, epoch: int = 5, leader: Broker = ONE) -> ReplicaChoice | None:
         """Where the next range is read; None: its leader is asked."""
-        progress = self._progress(epoch, leader)
+        progress = self.progress(epoch, leader)
         with self._at_now():
             self.table.place(progress)
         return progress.choice
@@ -66,7 +67,8 @@ class Partition:
     def _at_now(self) -> AbstractContextManager[object]:
         return patch.object(replicas, "time", SimpleNamespace(monotonic=lambda: self.now))
 
-    def _progress(self, epoch: int, leader: Broker = ONE) -> RangeProgress:
+    def progress(self, epoch: int, leader: Broker = ONE) -> RangeProgress:
+        """A range of the partition, by the metadata of an epoch."""
         item = OffsetRange(
             tp=T0, topic_id=NO_TOPIC_ID, start=0, end=9, leader_epoch=epoch, leader=leader
         )
@@ -202,3 +204,35 @@ def test_epochs_of_choices_grow(story: list[tuple[float, int, Event]]) -> None:
         for choice in held:
             assert choice.leader.epoch >= newest.epoch
             newest, until = choice.leader, choice.until
+
+
+@pytest.mark.parametrize(
+    ("error", "diverging", "reason"),
+    [(78, None, "OFFSET_NOT_AVAILABLE (78)"), (0, (4, 7), "its log diverges")],
+)
+def test_why_a_follower_is_left(
+    error: int, diverging: tuple[int, int] | None, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log names the error of a follower, or its divergence, which has no code."""
+    reply = PartitionReply(
+        key=("t", 0),
+        error=error,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        diverging=diverging,
+        leader=None,
+        aborted=(),
+        preferred_read_replica=NO_REPLICA,
+        records=memoryview(b""),
+    )
+    whole = FetchReply(
+        version=13, throttle_ms=0, error=0, session_id=1, partitions=(reply,), endpoints={}
+    )
+    progress = Partition().progress(5)
+    progress.choice = ReplicaChoice(leader=progress.known_leader, follower=TWO, until=0.0)
+    caplog.set_level("INFO")
+    failed = PartitionFailed(progress=progress, partition=reply, reply=whole)
+
+    assert ReadReplicas("r").leave(failed) is None
+    assert f"t-0: broker 2 (h:2) can't be read as a follower: {reason}" in caplog.messages

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from kfetch.errors import KfetchError
 from kfetch.formats.columns import node_table as nodes
@@ -13,15 +16,17 @@ from kfetch.formats.columns import struct_column as columns
 from kfetch.formats.columns.struct_column import StructColumn, value_limit
 from kfetch.records import Memory
 from kfetch.records.memory import UNLIMITED
+from tests.examples import examples
 from tests.kfetch.formats import vectors
 from tests.kfetch.formats.avro import cases as avro_cases
+from tests.kfetch.formats.avro.records import number as avro_number
 from tests.kfetch.formats.protobuf.proto_text import descriptor_set
 from tests.kfetch.formats.protobuf.test_decoder import ProtobufDecoder, load
 from tests.kfetch.formats.protobuf.wire import number, sized
 
 _LIMIT = 1 << 16
 _NAMES = [f"f{i}" for i in range(50)]
-_REASON = "its text or its elements take more than 0 MiB as columns"
+_REASON = "its text and its elements take more than 0 MiB as columns"
 
 
 class _Most(Memory):
@@ -170,6 +175,93 @@ def test_large_values_side_by_side_have_the_limit_each(name: str) -> None:
 
     assert [30] == result.corrupt.tolist()
     assert result.values.nbytes > 2 * _LIMIT
+
+
+_LISTS = [f"l{i}" for i in range(10)]
+_LISTS_PROTO = "\n".join(f"repeated int64 {name} = {i + 1};" for i, name in enumerate(_LISTS))
+_LISTS_AVRO: Any = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": name, "type": {"type": "array", "items": "long"}, "default": []} for name in _LISTS
+    ],
+}
+_OF_LISTS: dict[str, tuple[Any, Any]] = {
+    "json": (
+        lambda: vectors.decoder(", ".join(f"{name} ARRAY<BIGINT>" for name in _LISTS)),
+        lambda counts: json.dumps(
+            {name: [1] * count for name, count in zip(_LISTS, counts, strict=True)}
+        ).encode(),
+    ),
+    "avro": (
+        lambda: avro_cases.decoder(_LISTS_AVRO),
+        lambda counts: b"".join(
+            avro_number(count) + b"\2" * count + avro_number(0) * bool(count) for count in counts
+        ),
+    ),
+    "protobuf": (
+        lambda: ProtobufDecoder(
+            descriptor_set(f'syntax = "proto3"; package t; message M {{ {_LISTS_PROTO} }}'),
+            "t.M",
+            load("protobuf"),
+        ),
+        lambda counts: b"".join(sized(i + 1, b"\1" * n) for i, n in enumerate(counts)),
+    ),
+}
+_SLOT_BITS = 65
+
+
+@pytest.mark.parametrize("name", _OF_LISTS)
+@given(
+    others=st.lists(st.integers(0, 3000), max_size=3),
+    shares=st.lists(st.sampled_from([0, 1, 5, 9]), min_size=10, max_size=10),
+    surplus=st.sampled_from([-5, 0, 1, 1000, 40_000]),
+)
+@example(others=[], shares=[1, 1] + 8 * [0], surplus=1)
+@example(others=[2000], shares=10 * [1], surplus=40_000)
+@examples(40)
+def test_all_lists_of_a_value_have_one_limit(
+    name: str, others: list[int], shares: list[int], surplus: int
+) -> None:
+    """A value is corrupt if its lists together take more than the limit, whatever stands beside it.
+
+    Until that is known, they take no more than twice the limit.
+    """
+    make, encoded = _OF_LISTS[name]
+    using, memory = make(), _Most()
+    most = 8 * _LIMIT // _SLOT_BITS
+    total = (most + surplus) * bool(sum(shares))
+    counts = [total * share // max(1, sum(shares)) for share in shares]
+    value = encoded(counts)
+    values = [encoded([count] + 9 * [0]) for count in others] + [value]
+    result = using.decode_column(pa.array(values, pa.binary()), memory)
+    result.values.validate(full=True)
+    limit = value_limit(len(value))
+    is_too_large = sum(counts) * _SLOT_BITS > 8 * limit
+
+    assert is_too_large == (len(others) in result.corrupt.tolist())
+    assert not is_too_large or _REASON == using.problem(value).what
+    assert memory.most < 8 * _LIMIT + sum(others) * 32
+
+
+@pytest.mark.parametrize("where", ["s", "m"])
+@pytest.mark.parametrize(("quote", "count"), [('"', 7000), ("'", 700)])
+def test_text_and_elements_have_one_limit(where: str, quote: str, count: int) -> None:
+    """The loops and Python refuse a value whose text and elements fit only without each other."""
+    using = vectors.decoder("s STRING, m MAP<STRING, INT>, a ARRAY<BIGINT>")
+    long = "x" * 12_000
+    text = f"'s':'{long}'" if where == "s" else f"'m':{{'{long}':1}}"
+    elements = "'a':[" + "1," * count + "1]"
+    values = [
+        f"{{{part}}}".replace("'", quote).encode()
+        for part in (text, elements, text + "," + elements)
+    ]
+    corrupt = [len(using.decode_column(pa.array([one], pa.binary())).corrupt) for one in values]
+    problem = using.problem(values[2])
+
+    assert [0, 0, 1] == corrupt
+    assert problem is not None
+    assert _REASON == problem.what
 
 
 def test_the_limit_grows_with_the_value() -> None:

@@ -17,7 +17,7 @@ from kfetch.records import Columns, Memory, Slice, arrow, schema_of
 from kfetch.records.arrow import delivered, row_bytes
 from kfetch.records.sections import sections
 from tests.examples import examples
-from tests.kfetch.decoders import DECODERS
+from tests.kfetch.decoders import DECODERS, decode
 from tests.kfetch.records.batch_builder import TP, batch, make_slice, record
 from tests.kfetch.records.legacy_builder import message
 from tests.kfetch.records.test_properties import SLICE, build
@@ -152,7 +152,7 @@ def test_damage_in_a_value_that_nobody_reads() -> None:
     data = bytearray(batch(record(value=b"x" * 9000), record(1)))
     data[5000] ^= 1
     with pytest.raises(CorruptBatch, match="CRC"):
-        decoding.decode([make_slice(bytes(data))], columns=Columns(names=("offset",)))
+        decode([make_slice(bytes(data))], columns=Columns(names=("offset",)))
 
 
 class _Reserved(Memory):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -221,6 +222,23 @@ def test_any_message_set(data: bytes, magic: int) -> None:
     except CorruptBatch:
         return
     assert records.record_count > 0
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize(("count", "size"), [(5000, 0), (5000, 100), (1, 500_000)])
+def test_rewriting_a_set_takes_its_bytes_once(magic: int, count: int, size: int) -> None:
+    """The records of a set take no more memory than it does: that is reserved. ``bytearray`` takes
+    an eighth more address space while it grows.
+    """
+    data = b"".join(message(i, bytes(size), magic=magic) for i in range(count))
+    tracemalloc.start()
+    try:
+        legacy.to_v2(memoryview(data), TP, magic, wrapper=count - 1, check_crcs=True)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak <= len(data) * 9 // 8 + 2000
 
 
 @pytest.mark.timeout(120)

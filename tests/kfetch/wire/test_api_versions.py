@@ -31,17 +31,20 @@ def test_version(theirs: tuple[int, int], lowest: int, highest: int | None, expe
         connection.close()
 
 
-def test_no_version_in_common() -> None:
-    """Without a common version the error names both sides' ranges."""
-    with ScriptedBroker(versions={FetchRequest: (0, 3)}) as broker:
+@pytest.mark.parametrize(
+    ("theirs", "spoken"), [((0, 3), "FetchRequest v0 to v3"), ((0, -1), "no FetchRequest")]
+)
+def test_no_version_in_common(theirs: tuple[int, int], spoken: str) -> None:
+    """Without a common version the error names both sides' ranges, or what the broker lacks."""
+    with ScriptedBroker(versions={FetchRequest: theirs}) as broker:
         connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
         with pytest.raises(UnsupportedVersion) as caught:
             connection.version(FetchRequest, lowest=4, highest=18)
         connection.close()
 
         assert (
-            f"the broker at 127.0.0.1:{broker.port} speaks FetchRequest v0 to v3, kfetch v4 to "
-            "v18: no version in common"
+            f"the broker at 127.0.0.1:{broker.port} speaks {spoken}, kfetch v4 to v18: no version "
+            "in common"
         ) == caught.value.message
 
 

@@ -277,6 +277,25 @@ def test_broker_that_closes(kafka: LittleKafka, cluster: Cluster) -> None:
     assert 1 == cluster.offsets({T0: -1}, soon())[T0].offset
 
 
+def test_a_connection_that_was_idle(
+    kafka: LittleKafka, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Brokers close idle connections (connections.max.idle.ms). That is no failure, and no broker
+    is avoided for it."""
+    causes: list[ConnectionLost | None] = []
+    cluster.servers.on_answer = causes.append
+    cluster.offsets({T0: -1, T1: -1}, soon())
+    for node in kafka.nodes.values():
+        node.drop()
+    cluster.view(["t"], soon())
+    cluster.offsets({T0: -1, T1: -1}, soon())
+
+    assert {None} == {*causes}
+    assert [] == caplog.messages
+    assert not any(map(addresses.is_avoided, cluster.servers.addresses()))
+    assert [2, 2] == [node.connections for node in kafka.nodes.values()]
+
+
 def test_restart(kafka: LittleKafka, cluster: Cluster) -> None:
     """After a broker was down and is back, the same cluster goes on."""
     cluster.offsets({T0: -1}, soon())

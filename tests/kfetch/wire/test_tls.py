@@ -45,6 +45,20 @@ def test_a_connection_behind_tls(start: Start, version: ssl.TLSVersion) -> None:
     connection.close()
 
 
+@pytest.mark.parametrize("version", [V12, V13])
+def test_an_idle_connection_behind_tls(start: Start, version: ssl.TLSVersion) -> None:
+    """An idle connection stays alive until the broker closes it."""
+    broker = start(version=version)
+    connection = connect(broker.port)
+    for _ in range(3):
+        assert connection.alive
+        assert "c" == ask(connection).cluster_id
+    assert connection.alive
+    broker.drop()
+
+    assert not connection.alive
+
+
 def test_a_large_reply_is_received_into_the_callers_memory(start: Start) -> None:
     """A reply of many TLS records fills the memory of ``allocate``, and is whole."""
     broker, name = start(), "x" * (300 << 10)

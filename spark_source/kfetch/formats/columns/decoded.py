@@ -13,6 +13,7 @@ import pyarrow as pa
 from kfetch.errors import KfetchError
 from kfetch.formats.columns.node_table import (
     CORRUPT,
+    DONE,
     FULL,
     NODE_COUNT,
     RECORD,
@@ -136,15 +137,26 @@ class LoopCall:
         A record that needs more memory than one may have is corrupt. ``value_bytes``: the size of
         the record's value, if the document stands for another one.
         """
-        records = address_of(positions), address_of(lengths), len(positions)
+        records = address_of(positions), address_of(lengths)
+        large = -1  # the record that may be too large: it runs alone, so that its size is known
         while True:
-            result = self._loops(view.address, view.size, *records, *self._addresses)
-            if result != FULL:
+            count = large + 1 if large >= 0 else len(positions)
+            corrupt = self.state[CORRUPT]
+            result = self._loops(view.address, view.size, *records, count, *self._addresses)
+            if result == FULL:
+                record = self.state[RECORD]
+                size = value_bytes or int(lengths[record])
+                if not self.column.grow(self.state[STUCK_NODE], size):
+                    self.state[REFUSED], large = record, -1
+                elif self.column.may_exceed(size):
+                    large = record
+                continue
+            if result != DONE or large < 0:
                 return result
-            record = self.state[RECORD]
-            size = value_bytes or int(lengths[record])
-            if not self.column.grow(self.state[STUCK_NODE], size):
-                self.state[REFUSED] = record
+            if self.column.take_back(size):
+                self.state[RECORD] = self.state[REFUSED] = large
+                self.state[CORRUPT] = corrupt
+            large = -1
 
 
 def alone(value: memoryview | bytes) -> tuple[memoryview | bytes, Array, Array]:

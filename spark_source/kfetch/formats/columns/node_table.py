@@ -48,7 +48,8 @@ STATE_WIDTH = OWN + 2
 DONE, DOUBTFUL, FULL = 0, 1, 2
 
 SLACK = 64  # the loops read and write up to so many bytes behind the end
-UNREADABLE = 1 << 40  # size of a name that JSON has to escape: the loops find it in no document
+NAME_LENGTH_MAX = 50_000  # of a name in JSON, in Java's characters: Jackson's default
+UNREADABLE = 1 << 40  # size of a name that is longer, or has escapes: the loops look for none
 
 # The first parameters of every compiled function, with C's type names. Each returns an int64.
 PARAMETERS = (

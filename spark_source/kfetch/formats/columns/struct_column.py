@@ -29,10 +29,12 @@ _PARTS_MAX = 4
 """A column may take so many times a part's bytes. A part is planned for lists of one element, and
 for text that is spread evenly over the fields. If one field has all text, its buffers grow to three
 times the text. To end such a part would double the time that decoding takes."""
+_USED = [nodes.COUNT, nodes.SIZE]
+_ROOM_OF_TEXT, _ROOM_OF_SLOTS = [nodes.ROOM, nodes.SIZE], [nodes.CAPACITY, nodes.COUNT]
 
 
 def value_limit(value_bytes: int) -> int:
-    """Returns the bytes that the text or the elements of one value may take in a column.
+    """Returns the bytes that the text and the elements of one value may take in all columns.
 
     Few bytes can unfold to much: ``[{},{}]`` to two rows of all fields, a number to the name of an
     enum. Without a limit, one value could take all memory.
@@ -43,14 +45,7 @@ def value_limit(value_bytes: int) -> int:
 def too_large(value_bytes: int) -> str:
     """Returns why a value is refused that needs more than ``value_limit``."""
     limit = value_limit(value_bytes) >> 20
-    return f"its text or its elements take more than {limit} MiB as columns"
-
-
-def _slot_bits(kind: ValueType) -> int:
-    """Returns the bits of a slot, with those of all fields inside it and without text."""
-    inside = sum(map(_slot_bits, kind.children)) if kind.kind is Kind.STRUCT else 0
-    ends = 32 if kind.kind in (*_TEXTS, *_LISTS) else 0
-    return 1 + ends + _WIDTHS.get(kind.kind, 0) + inside
+    return f"its text and its elements take more than {limit} MiB as columns"
 
 
 _ARROW_SCALARS: dict[Kind, pa.DataType] = {
@@ -144,6 +139,11 @@ class Plan:
         first = self._first_children[number]
         return range(first, first + len(self.types[number].children))
 
+    def slot_bits(self, number: int) -> int:
+        """Returns the bits of an element of a list, without its text and its own lists."""
+        inside = {node for child in self.children(number) for node in self.flat(child)}
+        return sum(share.bits for share in self.shares if share.node in inside)
+
     def flat(self, number: int) -> Iterator[int]:
         """Yields a node and all fields of structs inside it: they have the same slots."""
         yield number
@@ -204,9 +204,9 @@ def _encoded_names(kind: ValueType) -> list[bytes]:
 
 
 def _readable_size(name: bytes) -> int:
-    """Returns a name's size, if its bytes in JSON are the name itself."""
+    """Returns a name's size, if the loops for JSON may compare its bytes."""
     is_escaped = any(byte < 32 or byte in b'"\\' for byte in name)
-    return nodes.UNREADABLE if is_escaped else len(name)
+    return nodes.UNREADABLE if is_escaped or len(name) > nodes.NAME_LENGTH_MAX else len(name)
 
 
 class StructColumn:
@@ -229,6 +229,12 @@ class StructColumn:
         self._whole = pa.allocate_buffer(self._size)
         self._starts = starts.tolist()
         self._grown: dict[tuple[int, int], pa.Buffer] = {}
+        self._stuck_row = -1
+        """The row of the last value that needed more room."""
+        self._filled: dict[int, int] = {}
+        """Bytes that this value has filled of each buffer that was full."""
+        self._before = self.table[:, _USED]
+        """How full the buffers were before this value."""
         self.table[plan.nodes, plan.columns] = starts + self._whole.address
         self.table[plan.nodes, nodes.CAPACITY] = slots
         self.table[plan.nodes, nodes.ROOM] = room
@@ -250,28 +256,48 @@ class StructColumn:
         Raises PartIsFull if the value belongs to the next part, which never holds for the first
         one. Raises KfetchError for more text or elements than a column can hold.
         """
-        limit = value_limit(value_bytes)
-        if stuck >= 0:
-            return self._grow_text(stuck, limit)
-        parent = self._plan.parents[~stuck]
-        slot_bits = sum(map(_slot_bits, self._plan.types[parent].children))
-        most = 8 * limit // slot_bits
-        slots = int(self.table[~stuck, nodes.CAPACITY])
-        larger = _larger(slots, int(self.table[~stuck, nodes.COUNT]) + most, _SLOTS_MAX)
-        self._check_part(larger * slot_bits // 8)
-        for sibling in self._plan.children(parent) if larger else ():
-            for inner in self._plan.flat(sibling):
-                self._resize_slots(inner, slots, larger)
-        return larger > 0
-
-    def _grow_text(self, number: int, limit: int) -> bool:
-        room = int(self.table[number, nodes.ROOM])
-        most = int(self.table[number, nodes.SIZE]) + limit
-        if larger := _larger(room, most, BATCH_BYTES_MAX):
-            self._check_part(larger)
+        if self._stuck_row != self.rows:
+            self._stuck_row, self._filled = self.rows, {}
+            self._before = self.table[:, _USED]
+        is_text = stuck >= 0
+        number = stuck if is_text else ~stuck
+        parent = self._plan.parents[number]
+        bits, most = (8, BATCH_BYTES_MAX) if is_text else (self._plan.slot_bits(parent), _SLOTS_MAX)
+        room, used = self.table[number, _ROOM_OF_TEXT if is_text else _ROOM_OF_SLOTS].tolist()
+        self._filled[stuck] = (room - used) * bits // 8
+        left = value_limit(value_bytes) - sum(self._filled.values())
+        larger = _larger(room, room + 8 * left // bits, most)
+        if not larger:
+            return False
+        self._check_part(larger * bits // 8)
+        if is_text:
             self._resize(number, nodes.DATA, room, larger)
             self.table[number, nodes.ROOM] = larger
-        return larger > 0
+            return True
+        for sibling in self._plan.children(parent):
+            for inner in self._plan.flat(sibling):
+                self._resize_slots(inner, room, larger)
+        return True
+
+    def may_exceed(self, value_bytes: int) -> bool:
+        """Returns whether the last value that needed room may take more than ``value_limit``.
+
+        ``grow`` counts only the buffers that the value has filled.
+        """
+        return self._size > value_limit(value_bytes)
+
+    def take_back(self, value_bytes: int) -> bool:
+        """Takes back the last value that needed room, if it takes more than ``value_limit``.
+
+        Returns whether it does. No row may be behind the value.
+        """
+        plan = self._plan
+        slots, sizes = (self.table[:, _USED] - self._before)[plan.nodes].T
+        bits = slots[plan.in_list] @ plan.bits[plan.in_list] + 8 * sizes[plan.is_text].sum()
+        is_too_large = bool(bits > 8 * value_limit(value_bytes))
+        if is_too_large:
+            self.table[:, _USED] = self._before
+        return is_too_large
 
     def _check_part(self, growth: int) -> None:
         """Raises PartIsFull if the column has rows, and no room in this part for more bytes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from base64 import b64decode
 
 NUMBER_LENGTH_MAX = 1000
 """Spark's default of maxNumLen."""
@@ -16,6 +17,7 @@ _ODD_TOKEN_MAX = 256  # Jackson skips so many characters of a word that it does 
 _BASE64 = {c: i for i, c in enumerate(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 )}  # fmt: skip
+_PLAIN_BASE64 = re.compile(r'((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)"')
 _PADDING = -2
 _ESCAPES = {
     "b": "\b",
@@ -30,6 +32,8 @@ _ESCAPES = {
 }
 
 
+_STOPS = {quote: re.compile(f"[{quote}\\\\\\x00-\\x1f]") for quote in "\"'"}
+"""What ends plain text in a string with these quotation marks."""
 _NUMBER = re.compile(r"-?(\d+)(\.\d*)?([eE][+-]?\d*)?", re.ASCII)
 
 
@@ -80,13 +84,11 @@ class Characters:
 
     def string(self, quote: str) -> str:
         """Reads up to the closing quotation mark."""
-        text, pieces = self._text, []
+        pieces = []
         while True:
-            start = at = self._at
-            while at < len(text) and text[at] != quote and text[at] != "\\" and text[at] >= " ":
-                at += 1
-            pieces.append(text[start:at])
-            self._at = at
+            stop = _STOPS[quote].search(self._text, self._at)
+            start, self._at = self._at, stop.start() if stop else len(self._text)
+            pieces.append(self._text[start : self._at])
             char = self.char("a string")
             if char == quote:
                 return "".join(pieces)
@@ -157,6 +159,9 @@ class Characters:
 
     def base64(self) -> bytes:
         """Reads a string in base64 up to its end."""
+        if plain := _PLAIN_BASE64.match(self._text, self._at):
+            self._at = plain.end()
+            return b64decode(plain[1])
         out = bytearray()
         while self._base64_group(out):
             pass

@@ -20,6 +20,7 @@ RAW = node_table.OWN  # 1 if the documents come from ``substitutes``: storage nu
 ZONE_RULES = node_table.OWN + 1  # number of rows in the table of zone offsets
 
 DEPTH_MAX = 64  # of containers inside each other that the loops read
+STRING_LENGTH_MAX = 20_000_000  # of a text, in Java's characters: Spark's default of maxStringLen
 
 PARAMETERS = {
     "decode_documents": (

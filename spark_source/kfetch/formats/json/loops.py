@@ -17,6 +17,7 @@ from kfetch.formats.columns.intrinsics import (
     at_address,
     called,
     inlined,
+    int32s,
     special16,
     trailing_zeros,
     word,
@@ -29,24 +30,28 @@ from kfetch.formats.columns.node_table import (
     COUNT,
     DONE,
     DOUBTFUL,
+    ENDS,
     FIRST_CHILD,
     FULL,
     KIND,
+    MAP,
     NAME,
+    NAME_LENGTH_MAX,
     NAME_SIZE,
     NODE_COUNT,
     NODE_WIDTH,
     RECORD,
     REFUSED,
+    SIZE,
     SLACK,
     STRUCT,
     STUCK_NODE,
 )
 from kfetch.formats.columns.slot_loops import end_list, end_slot, null_slots, rewind
-from kfetch.formats.json.loop_tables import DEPTH_MAX, RAW
+from kfetch.formats.json.loop_tables import DEPTH_MAX, RAW, STRING_LENGTH_MAX
 from kfetch.formats.json.number_loops import MISMATCH, UNSURE
 from kfetch.formats.json.scalar_loops import put_scalar, put_string
-from kfetch.formats.json.skip_loops import skip_value
+from kfetch.formats.json.skip_loops import has_long_string, skip_value
 from kfetch.formats.json.text_loops import (
     CLOSE,
     CLOSE_LIST,
@@ -111,7 +116,7 @@ def _field(data: Any, at: int, end: int, nodes: Any, struct: Any, expected: int)
             at += 16
             continue
         at += trailing_zeros(stops)
-        if data[at] != QUOTE or at - start > 10_000:
+        if data[at] != QUOTE or at - start > NAME_LENGTH_MAX:
             return 0, UNSURE
         return _search(data, start, at - start, nodes, struct), at + 1
     return 0, UNSURE
@@ -274,7 +279,25 @@ def _read_document(  # noqa: C901, PLR0915
             at = skip_space(data, at, end)
 
 
-def decode_documents(
+@called
+def _has_long_key(nodes: Any, node_count: int, size: int) -> Any:
+    """Returns whether a map of the last document has a key that may be too long for Jackson.
+
+    ``size``: the document's bytes. Its keys are among the last ones that have so many.
+    """
+    for number in range(node_count):
+        node = row_of(nodes, number, NODE_WIDTH)
+        if node[KIND] == MAP:
+            key = row_of(nodes, node[FIRST_CHILD], NODE_WIDTH)
+            ends, slot = int32s(key[ENDS]), key[COUNT]
+            while slot > 0 and key[SIZE] - ends[slot] <= size:
+                if ends[slot] - ends[slot - 1] > NAME_LENGTH_MAX:
+                    return True
+                slot -= 1
+    return False
+
+
+def decode_documents(  # noqa: C901
     data: Any,
     size: int,
     positions: Any,
@@ -297,7 +320,8 @@ def decode_documents(
         at, end = positions[record], positions[record] + np.int64(lengths[record])
         row, result = root[COUNT], np.int64(0)
         if at < end:
-            if end + SLACK > size:
+            may_have_long = end - at > STRING_LENGTH_MAX and state[RAW] == 0
+            if end + SLACK > size or (may_have_long and has_long_string(data, at, end)):
                 state[RECORD] = record
                 return DOUBTFUL
             at = skip_space(data, at, end)
@@ -311,6 +335,10 @@ def decode_documents(
             result = _read_document(
                 data, at + 1, end, nodes, flat_nodes, state, powers, zones, stack
             )
+            # Only a long document has a long key. So the loop above need not measure keys.
+            may_have_long = end - at > NAME_LENGTH_MAX and state[RAW] == 0 and result >= 0
+            if may_have_long and _has_long_key(nodes, state[NODE_COUNT], end - at):
+                result = np.int64(UNSURE)
         elif data[at] < 0x80:  # whatever it is, it is no object
             _close_struct(nodes, flat_nodes, root)
             result = np.int64(1)

@@ -36,6 +36,7 @@ map's pairs. A decimal is its number without the point; dates are days; times ar
 
 _PLACE_MAX = 100  # characters of a place in an error
 _OBJECT_BYTES, _CELL_BYTES = 56, 24  # of a list and of its elements, or of a column's slot
+_CHARACTER_BYTES = 4  # at most, as Python's string and as UTF-8
 
 
 class ReferenceRow(NamedTuple):
@@ -124,7 +125,10 @@ class _Converter:
 
     def _charge(self, cells: int) -> None:
         """Count a list, and cells that are no less than the slots that the columns need for it."""
-        self._bytes_left -= _OBJECT_BYTES + _CELL_BYTES * cells
+        self._charge_bytes(_OBJECT_BYTES + _CELL_BYTES * cells)
+
+    def _charge_bytes(self, size: int) -> None:
+        self._bytes_left -= size
         if self._bytes_left < 0:
             raise _TooLarge
 
@@ -179,6 +183,7 @@ class _Converter:
         while self._tokens.next() not in (None, Token.END_OBJECT):
             self._charge(cells)
             key = well_formed(self._tokens.name or "")
+            self._charge_bytes(_CHARACTER_BYTES * len(key))
             try:
                 pairs.append((key, self._inner(kind.children[1], "value")))
             except BadDocument as error:
@@ -231,14 +236,16 @@ class _Converter:
         return value
 
     def _text(self, kind: ValueType, token: Token) -> str:
-        if token is Token.STRING:
-            return well_formed(self._tokens.text())
-        return self._copy()
+        text = well_formed(self._tokens.text()) if token is Token.STRING else self._copy()
+        self._charge_bytes(_CHARACTER_BYTES * len(text))
+        return text
 
     def _binary(self, kind: ValueType, token: Token) -> bytes:
         if token is not Token.STRING:
             raise self._refused(kind)
-        return self._tokens.binary()
+        content = self._tokens.binary()
+        self._charge_bytes(len(content))
+        return content
 
     def _date(self, kind: ValueType, token: Token) -> int:
         return self._time_value(kind, token, date_of)

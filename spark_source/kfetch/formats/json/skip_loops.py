@@ -17,7 +17,8 @@ from kfetch.formats.columns.intrinsics import (
     special16,
     trailing_zeros,
 )
-from kfetch.formats.columns.node_table import SLACK
+from kfetch.formats.columns.node_table import NAME_LENGTH_MAX, SLACK
+from kfetch.formats.json.loop_tables import STRING_LENGTH_MAX
 from kfetch.formats.json.number_loops import UNSURE, integer, is_digit
 from kfetch.formats.json.text_loops import (
     BACKSLASH,
@@ -96,7 +97,7 @@ def _skip_name(data: Any, at: int, end: int) -> Any:
         return UNSURE
     start = at
     at = skip_string(data, at + 1, end)
-    if at < 0 or at - start > 10_000:
+    if at < 0 or at - start > NAME_LENGTH_MAX:
         return UNSURE
     at = skip_space(data, at, end)
     if data[at] != COLON:
@@ -142,6 +143,19 @@ def skip_value(data: Any, at: int, end: int) -> Any:  # noqa: C901
             if at < 0:
                 return UNSURE
     return UNSURE
+
+
+@called
+def has_long_string(data: Any, at: int, end: int) -> Any:
+    """Returns whether a string of a document may have more characters than Jackson reads."""
+    while at < end:
+        after = at + 1
+        if data[at] == QUOTE:
+            after = skip_string(data, after, end)
+            if after < 0 or after - at - 2 > STRING_LENGTH_MAX:
+                return True
+        at = after
+    return False
 
 
 # Values as text, in the form in which Jackson writes them.
@@ -254,7 +268,7 @@ def _copy_name(data: Any, at: int, end: int, to: Any, to_at: int, room: int) -> 
         return UNSURE, to_at
     start = at
     at, to_at = _copy_string(data, at, end, to, to_at, room)
-    if at < 0 or at - start > 10_000:
+    if at < 0 or at - start > NAME_LENGTH_MAX:
         return at if at < 0 else UNSURE, to_at
     at = skip_space(data, at, end)
     if data[at] != COLON:

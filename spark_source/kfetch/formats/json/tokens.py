@@ -12,13 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from kfetch.formats.columns.node_table import NAME_LENGTH_MAX
 from kfetch.formats.json.characters import BadDocument, Characters, starts_identifier
+from kfetch.formats.json.loop_tables import STRING_LENGTH_MAX
 
 DEPTH_MAX = 1000
 """Spark's default of maxNestingDepth."""
-NAME_LENGTH_MAX = 50_000
-STRING_LENGTH_MAX = 20_000_000
-"""Jackson's default of maxNameLength, and Spark's of maxStringLen: UTF-16 units."""
+_READ_LENGTH_MAX = 306 << 16
+"""Jackson reads so many UTF-16 units, in buffers of 64 Ki, before it looks at the length."""
 
 
 class Token(Enum):
@@ -63,6 +64,7 @@ class Tokens(Characters):
         self._value_token: Token | None = None  # the value behind a name, which is read with it
         self._unread = False  # whether the string at the position is not read yet
         self._content = ""
+        self._too_long: BadDocument | None = None  # behind it, Jackson may find no comma
         self.token: Token | None = None
         """The current token; None before the first one, and behind the last."""
 
@@ -77,11 +79,22 @@ class Tokens(Characters):
         """Returns the text of a string or a number. Raises BadDocument for a broken string."""
         if self._unread:
             self._unread = False
-            self._content = self.string('"')
-        too_long = len(self._content) > STRING_LENGTH_MAX // 2
-        if too_long and _utf16_length(self._content) > STRING_LENGTH_MAX:
-            raise self.bad(f"a string has more than {STRING_LENGTH_MAX} characters")
+            self._content = self._string('"')
+        if _is_longer(self._content, STRING_LENGTH_MAX):
+            raise self._longer_than(STRING_LENGTH_MAX, "string")
         return self._content
+
+    def _string(self, quote: str) -> str:
+        """Reads a string. Jackson stops inside of one that is much too long: no comma follows."""
+        content = self.string(quote)
+        if _is_longer(content, _READ_LENGTH_MAX):
+            self._at -= 1
+            raise self._longer_than(STRING_LENGTH_MAX, "string")
+        return content
+
+    def _longer_than(self, limit: int, what: str) -> BadDocument:
+        self._too_long = self.bad(f"a {what} has more than {limit} characters")
+        return self._too_long
 
     def binary(self) -> bytes:
         """Returns the bytes of a string in base64. Raises BadDocument."""
@@ -173,7 +186,7 @@ class Tokens(Characters):
 
     def _after_comma(self, char: str) -> str:
         if char != ",":
-            raise self.bad("a comma is missing")
+            raise self._too_long or self.bad("a comma is missing")
         char = self.skip_space()
         if not char:
             raise self.bad("the document ends behind a comma", len(self._text))
@@ -192,8 +205,8 @@ class Tokens(Characters):
         if char not in ('"', "'"):
             raise self.bad("a name must start with a quotation mark")
         name = self.string(char)
-        if len(name) > NAME_LENGTH_MAX // 2 and _utf16_length(name) > NAME_LENGTH_MAX:
-            raise self.bad(f"a name has more than {NAME_LENGTH_MAX} characters")
+        if _is_longer(name, NAME_LENGTH_MAX):
+            raise self._longer_than(NAME_LENGTH_MAX, "name")
         return name
 
     def _value(self, char: str) -> Token:
@@ -226,7 +239,7 @@ class Tokens(Characters):
     def _odd_value(self, char: str) -> Token:
         """Reads a value that is not in the standard. Most of them are errors."""
         if char == "'":
-            self._content = self.string(char)
+            self._content = self._string(char)
             return Token.STRING
         if char == "N":
             return self._non_number("NaN", 1)
@@ -252,5 +265,6 @@ class Tokens(Characters):
         return Token.FLOAT
 
 
-def _utf16_length(text: str) -> int:
-    return len(text) + sum(char > "\uffff" for char in text)
+def _is_longer(text: str, limit: int) -> bool:
+    """Returns whether a text has more UTF-16 units than ``limit``."""
+    return len(text) > limit // 2 and len(text.encode("utf-16-le", "surrogatepass")) > 2 * limit

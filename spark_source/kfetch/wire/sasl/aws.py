@@ -57,10 +57,13 @@ def aws_keys(login: AwsLogin, deadline: float) -> tuple[AwsKeys, str]:
     return KEYS.get(login, lambda _until: source_of(login).fetch(), deadline)
 
 
-def forget(login: AwsLogin, found: tuple[AwsKeys, str]) -> None:
-    """Forgets keys that a broker refuses."""
+def forget(login: AwsLogin, found: tuple[AwsKeys, str], since: float) -> bool:
+    """Forgets keys that a broker refuses.
+
+    Returns whether they were fetched before ``since``; see ``Shared.forget``.
+    """
     source_of(login).forget()
-    KEYS.forget(login, found)
+    return KEYS.forget(login, found, since)
 
 
 def aws_msk_iam(login: AwsLogin, host: str, found: tuple[AwsKeys, str]) -> Exchange:

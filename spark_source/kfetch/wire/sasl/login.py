@@ -76,14 +76,17 @@ class Login:
         """
         self._again_at = self._ends_at = _NEVER
         self._shake_hands(connection, deadline)
+        began = time.monotonic()
         exchange, forget = self._exchange(deadline)
         try:
             lifetime_ms = self._authenticate(connection, exchange, deadline)
         except ExchangeFailed as cause:
-            forget()
+            forget(began)
             raise self._refused(connection, str(cause)) from None
-        except AuthenticationFailed:
-            forget()
+        except AuthenticationFailed as cause:
+            # The broker's keys may have changed, or the clock. A fresh token tells.
+            if forget(began) and "code" in cause.where:
+                raise ConnectionLost(cause.what, peer=connection.peer) from None
             raise
         finally:
             exchange.close()
@@ -93,8 +96,11 @@ class Login:
             self._again_at = now + max(_AGAIN_MIN_S, share * lifetime_ms / 1000)
             self._ends_at = now + lifetime_ms / 1000
 
-    def _exchange(self, deadline: float) -> tuple[Exchange, Callable[[], None]]:
-        """Returns the exchange, and what forgets its token or keys if the broker refuses them."""
+    def _exchange(self, deadline: float) -> tuple[Exchange, Callable[[float], bool]]:
+        """Returns the exchange, and what forgets its token or keys if the broker refuses them.
+
+        The latter returns whether they are from before a time: then fresh ones may do.
+        """
         login = self._options.login
         if isinstance(login, OauthLogin):
             from kfetch.wire.sasl import tokens
@@ -205,5 +211,6 @@ class Login:
         )
 
 
-def _nothing() -> None:
+def _nothing(since: float) -> bool:
     """Forgets nothing: a password or a ticket comes from its own place at each log-in."""
+    return False

@@ -53,13 +53,13 @@ def oauthbearer(token: str, extensions: Sequence[tuple[str, str]] = ()) -> Excha
         raise ExchangeFailed("the broker refuses the token and then accepts it")
 
 
-def scram(mechanism: str, login: PasswordLogin, nonce: str | None = None) -> Exchange:
+def scram(mechanism: str, login: PasswordLogin) -> Exchange:
     """Returns the exchange of SCRAM.
 
-    ``nonce``: the client's, only for tests. Raises ExchangeFailed if the broker does not prove that
-    it knows the password, or if it demands too much or too little work.
+    Raises ExchangeFailed if the broker does not prove that it knows the password, or if it demands
+    too much or too little work.
     """
-    digest, nonce = _HASHES[mechanism], nonce or secrets.token_urlsafe(24)
+    digest, nonce = _HASHES[mechanism], secrets.token_urlsafe(24)
     first = f"n={_escaped(login.user)},r={nonce}"
     server_first = _text((yield f"n,,{first}".encode()))
     whole_nonce, salt, iterations = _challenge(server_first, nonce)

@@ -48,6 +48,8 @@ Fetch = Callable[[float], Fetched[V]]
 @dataclass(slots=True)
 class _Entry(Generic[V]):
     fetched: Fetched[V] | None = None
+    fetched_at: float = 0.0
+    """When that was: monotonic seconds. The clock of Unix time may be set."""
     pending: Future[Fetched[V]] | None = None
     hung_at: float = 0.0
     """Monotonic time from which ``pending`` counts as hung."""
@@ -97,12 +99,20 @@ class Shared(Generic[V]):
                 )
             return valid.value
 
-    def forget(self, key: Hashable, value: V) -> None:
-        """Forgets a value that is of no use, unless the key has another one by now."""
+    def forget(self, key: Hashable, value: V, since: float) -> bool:
+        """Forgets a value that is of no use, unless the key has another one by now.
+
+        Returns whether it was fetched before ``since``, a time of ``time.monotonic``: then another
+        one may be of use.
+        """
         with self._lock:
             entry = self._entries.get(key)
-            if entry and entry.fetched and entry.fetched.value == value:
-                entry.fetched = None
+            if entry is None:
+                return False
+            if entry.fetched is None or entry.fetched.value != value:
+                return True
+            entry.fetched = None
+            return entry.fetched_at < since
 
     def clear(self) -> None:
         """Forgets all values."""
@@ -136,7 +146,7 @@ class Shared(Generic[V]):
                     entry.pending = None
                 if isinstance(outcome, Fetched):
                     if not given_up or _is_later(outcome, entry.fetched):
-                        entry.fetched = outcome
+                        entry.fetched, entry.fetched_at = outcome, time.monotonic()
                     entry.patience = _HUNG_AFTER
             if isinstance(outcome, Fetched):
                 pending.set_result(outcome)

@@ -47,9 +47,12 @@ def token(source: TokenSource, deadline: float) -> str:
     return jwt.unsecured(source, time.time())[0]
 
 
-def forget(source: TokenSource, text: str) -> None:
-    """Forgets a token that a broker refuses, so that the next log-in fetches another one."""
-    TOKENS.forget(source, Secret(text))
+def forget(source: TokenSource, text: str, since: float) -> bool:
+    """Forgets a token that a broker refuses, so that the next log-in fetches another one.
+
+    Returns whether it was fetched before ``since``; see ``Shared.forget``.
+    """
+    return TOKENS.forget(source, Secret(text), since)
 
 
 def _fetched(text: str, expires_at: float, began: float) -> Fetched[Secret]:
@@ -82,8 +85,8 @@ def _from_function(source: TokenProvider) -> Fetched[Secret]:
     function = _function(source, name)
     try:
         result = function()
-    except Exception as cause:
-        # The text of a foreign error may hold a secret.
+    except (Exception, SystemExit) as cause:
+        # A thread that SystemExit ends says nothing. The text may hold a secret.
         what = f"the token provider {name} raised {type(cause).__name__}{_line(cause)}"
         raise TokenUnavailable(what) from None
     text, expires_at = _result(result, name, began)
@@ -103,7 +106,7 @@ def _function(source: TokenProvider, name: str) -> Callable[[], Any]:
             "sc.addPyFile before the first query on an executor, or install the module there",
             retriable=False,
         ) from None
-    except Exception as cause:
+    except (Exception, SystemExit) as cause:
         raise AuthenticationFailed(
             f"importing the token provider {name} raised {type(cause).__name__}{_line(cause)}",
             retriable=False,
@@ -111,7 +114,7 @@ def _function(source: TokenProvider, name: str) -> Callable[[], Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _line(cause: Exception) -> str:
+def _line(cause: BaseException) -> str:
     """Returns where an error was raised, in words."""
     frame = cause.__traceback__
     while frame is not None and frame.tb_next is not None:

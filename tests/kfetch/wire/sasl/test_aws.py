@@ -245,7 +245,7 @@ def test_no_keys_after_there_were_some(machine: MetadataService) -> None:
     """A machine that gave keys gives some again. So a log-in without them is tried again."""
     found = aws_keys(AwsLogin(), time.monotonic() + 60)
     machine.status = 503
-    forget(AwsLogin(), found)  # the broker has refused them
+    forget(AwsLogin(), found, time.monotonic())  # the broker has refused them
     with pytest.raises(TokenUnavailable, match="AWS has no credentials here now"):
         message(AwsLogin())
     machine.status = 200

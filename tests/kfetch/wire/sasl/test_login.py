@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,7 +26,7 @@ from kfetch.errors import (
     UnsupportedVersion,
     WrongListener,
 )
-from kfetch.options.oauth import OauthLogin, StaticToken, TokenFile
+from kfetch.options.oauth import OauthLogin, StaticToken, TokenFile, TokenProvider
 from kfetch.options.sasl import AwsLogin, SaslOptions
 from kfetch.options.secret import Secret
 from kfetch.wire.connection import Connection
@@ -152,6 +154,32 @@ def test_a_wrong_token(broker: ScriptedBroker) -> None:
     LoginServer(broker, ALL)
     with pytest.raises(AuthenticationFailed, match=r'by OAUTHBEARER: .*"status":"invalid_token"'):
         opened(broker, bearer("hush"))
+
+
+def test_a_token_that_was_good_before(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a broker refuses a token of an earlier log-in, the next log-in has a fresh one. If the
+    broker refuses that one, too, this is final."""
+    provider: Any = ModuleType("kfetch_test_keys")
+    tokens = iter(["abc", "new", "hush"])
+    provider.bearer = lambda: (next(tokens), time.time() + 3600)
+    monkeypatch.setitem(sys.modules, provider.__name__, provider)
+    source = TokenProvider(module=provider.__name__, function="bearer")
+    sasl = SaslOptions(mechanism="OAUTHBEARER", login=OauthLogin(source=source))
+    LoginServer(broker, ALL)
+    opened(broker, sasl).close()
+    LoginServer(broker, {"OAUTHBEARER": lambda: bearer_server("new")})
+    with pytest.raises(
+        ConnectionLost, match=r'refuses the log-in by OAUTHBEARER: .*"invalid_token"'
+    ):
+        opened(broker, sasl)
+    opened(broker, sasl).close()
+    LoginServer(broker, ALL)
+    with pytest.raises(ConnectionLost):
+        opened(broker, sasl)
+    with pytest.raises(AuthenticationFailed):
+        opened(broker, sasl)
 
 
 def test_a_broker_that_does_not_know_the_password(broker: ScriptedBroker) -> None:

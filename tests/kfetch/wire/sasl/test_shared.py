@@ -160,15 +160,18 @@ def test_a_value_that_expires_during_its_renewal_is_not_returned(wall: Wall) -> 
 
 
 def test_a_value_is_forgotten_only_if_it_is_that_one(wall: Wall) -> None:
-    """A caller with an old value does not forget the one that another caller has fetched."""
-    values, source = Shared[str]("a value"), Source(wall)
-    values.forget("k", "v1")
+    """A caller with an old value does not forget the one that another caller has fetched. It learns
+    whether it may find a newer one than that of ``since``."""
+    values, source, since = Shared[str]("a value"), Source(wall), time.monotonic()
+    assert not values.forget("k", "v1", since)
     values.get("k", source, soon())
-    values.forget("k", "v0")
-    values.forget("other", "v1")
+    assert values.forget("k", "v0", since)
+    assert not values.forget("other", "v1", since)
     assert "v1" == values.get("k", source, soon())
-    values.forget("k", "v1")
+    assert not values.forget("k", "v1", since)
+    assert values.forget("k", "v1", since)
     assert "v2" == values.get("k", source, soon())
+    assert values.forget("k", "v2", time.monotonic() + 1)
 
 
 def test_an_error_is_not_kept(wall: Wall) -> None:

@@ -94,17 +94,18 @@ def test_wrong_results(provider: Any, result: Any, kind: Any, problem: str) -> N
     assert "hush" not in str(caught.value)
 
 
-def test_a_provider_that_raises(provider: Any) -> None:
+@pytest.mark.parametrize("kind", [LookupError, SystemExit])
+def test_a_provider_that_raises(provider: Any, kind: type[BaseException]) -> None:
     """The error has the class and the line. The text may hold a secret, so it is not shown."""
 
     def bearer() -> str:
-        raise LookupError("hush")
+        raise kind("hush")
 
     provider.bearer = bearer
     with pytest.raises(TokenUnavailable) as caught:
         token(SOURCE, soon())
 
-    assert "raised LookupError at " in caught.value.message
+    assert f"raised {kind.__name__} at " in caught.value.message
     assert "hush" not in repr(caught.value) + str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -117,6 +118,19 @@ def test_a_provider_that_is_not_there(provider: Any) -> None:
         token(TokenProvider(module="kfetch_no_module", function="x"), soon())
 
     assert "call sc.addPyFile before the first query on an executor" in caught.value.action
+
+
+@pytest.mark.parametrize("line", ["1 / 0", "raise SystemExit('hush')"])
+def test_a_provider_whose_module_raises(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that can't be imported is final. The error has the line, and no text of it."""
+    (tmp_path / "kfetch_broken_module.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(AuthenticationFailed, match=r"raised .*_module\.py:1") as caught:
+        token(TokenProvider(module="kfetch_broken_module", function="x"), soon())
+
+    assert "hush" not in str(caught.value)
 
 
 def test_a_file(tmp_path: Path) -> None:
