@@ -123,20 +123,21 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._driver: Driver | None = None
         self._offset_cache = DocumentCache()
-        self._no_start: OptionError | None = None
+        self._start_error: OptionError | None = None
         """The reason why the options give no start."""
 
     def initialOffset(self) -> dict[str, Any]:
         """Returns the offsets at which a new query starts.
 
-        If the options give none, the next call raises the error. After a restart inside batch 0
-        Spark asks too, and the batch's end has its start.
+        If the options give none, it returns offsets without a partition, and the next call raises
+        the error. After a restart inside batch 0 Spark asks too, and the batch's end has its start.
         """
         planner = self._planner()
+        self._start_error = None
         try:
             return self._offset_cache.write(planner.initial_offsets())
         except OptionError as problem:
-            self._no_start = problem
+            self._start_error = problem
             return Offsets(positions={}).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -184,14 +185,16 @@ class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KfetchSplit]:
         """Returns the splits between two offsets."""
         begin, until = self._offset_cache.read(start), self._offset_cache.read(end)
-        if until.first_batch is not None:
-            self._no_start = None
+        if self._start_error is not None and not until.by_connector:
+            self._start_error = None
+            if until.first_batch is None:  # batch 0 is empty
+                return []
         self._check_start()
         return [KfetchSplit(split) for split in self._planner().splits(begin, until)]
 
     def _check_start(self) -> None:
-        if self._no_start is not None:
-            raise self._no_start
+        if self._start_error is not None:
+            raise self._start_error
 
     # Spark passes the splits that ``partitions`` returned.
     def read(self, partition: KfetchSplit) -> Iterator[pa.RecordBatch]:  # type: ignore[override]

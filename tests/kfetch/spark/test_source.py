@@ -237,19 +237,29 @@ NO_RETRIES = {"fetchOffset.numRetries": "0", "kafka.retry.backoff.ms": "1"}
 
 
 @pytest.mark.parametrize(
-    ("options", "error"),
+    ("options", "error", "expected"),
     [
-        (ONLY_T0, "option startingOffsets lacks t-1"),
-        ({"startingTimestamp": "1"}, "No offset matched from request of topic-partition t-1"),
-        ({"subscribe": "t,u", "failOnDataLoss": "false"}, "u: no such topic"),
+        (ONLY_T0, "option startingOffsets lacks t-1", [(T0, 0, 2)]),
+        ({"startingOffsets": '{"t":{"0":2}}'}, "option startingOffsets lacks t-1", []),
+        (
+            {"startingTimestamp": "1"},
+            "No offset matched from request of topic-partition t-1",
+            [(T0, 0, 2)],
+        ),
+        ({"subscribe": "t,u", "failOnDataLoss": "false"}, "u: no such topic", [(T0, 0, 2)]),
     ],
-    ids=["partition added", "no record of the time", "topic deleted"],
+    ids=["partition added", "and batch 0 is empty", "no record of the time", "topic deleted"],
 )
 def test_a_restart_in_batch_0_needs_no_start(
-    monkeypatch: pytest.MonkeyPatch, kafka: LittleKafka, options: dict[str, str], error: str
+    monkeypatch: pytest.MonkeyPatch,
+    kafka: LittleKafka,
+    options: dict[str, str],
+    error: str,
+    expected: list[tuple[TopicPartition, int, int]],
 ) -> None:
-    """The end of batch 0 has its start, and Spark asks for a start all the same. The options may
-    give none by then. The batch runs, and the query goes on. A new query has the error."""
+    """The end of batch 0 has its start, or is the start of an empty batch. Spark asks for a start
+    all the same. The options may give none by then. The batch runs, and the query goes on. A new
+    query has the error."""
     monkeypatch.setattr(losses, "GONE_AFTER_S", 0.0)
     given = {**START, **NO_RETRIES, **options, "kafka.bootstrap.servers": kafka.bootstrap}
     before, after, new = (stream_reader(given) for _ in range(3))
@@ -271,8 +281,21 @@ def test_a_restart_in_batch_0_needs_no_start(
                 new.partitions(start, {"t": {"0": 2}})
 
     ranges = [item for split in splits for item in split.value.ranges]
-    assert [(T0, 0, 2)] == [(item.tp, item.start, item.end) for item in ranges]
+    assert expected == [(item.tp, item.start, item.end) for item in ranges]
     assert {"0": [3, 0], "1": [0, 0]} == later["topics"]["t"]["partitions"]
+
+
+def test_a_start_that_the_options_give_later(kafka: LittleKafka) -> None:
+    """If Spark asks again and the options give a start by then, the query starts there."""
+    given = {**START, **NO_RETRIES, "subscribe": "t,u", "kafka.bootstrap.servers": kafka.bootstrap}
+    reader = stream_reader(given)
+    with closing_all(reader):
+        assert {} == reader.initialOffset()["topics"]
+        kafka.create("u")
+
+        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+    assert {"t", "u"} == set(end["topics"])
 
 
 @contextmanager
