@@ -131,7 +131,7 @@ class Driver:
         that batch, and ``startingOffsets`` may give another start than before the restart.
         """
         if end.by_connector and not start.by_connector:  # the start is ``initial_offsets``
-            self._check_start_of_connector(start)
+            self._check_start_of_connector(start.restricted_to(end.positions))
         if start == end:  # also the end of batch 0, whose ``from`` lies before it
             return []
         self._update_candidates(end)
