@@ -125,17 +125,20 @@ def _unknown_start(name: str, start: Offsets | None, options: SourceOptions) -> 
     refuses a batch that is planned, and starts a source without an offset at ``startingOffsets``.
     """
     positions = start.positions if start else {}
-    if options.starting.always_gives({tp: p.offset for tp, p in positions.items()}):
+    offsets = {tp: position.offset for tp, position in positions.items()}
+    if options.starting.always_gives(offsets if start else None):
         return ()
     first = min(positions, default=None)
-    text = connector_json(positions) if positions else "earliest"
+    text = f"={connector_json(positions)}" if positions else "=earliest"
+    if start is None:
+        text = " and the offset of each partition"
     return (
         Finding(
             code=CheckpointError.condition,
             sentence=f"The first batch of Spark's connector is not done in source {name}, and "
             f"kfetch cannot see where it starts: {options.starting.option} may give other "
             "offsets now. Let the connector finish the batch, or start kfetch with the option "
-            f"startingOffsets={text}",
+            f"startingOffsets{text}",
             topic=first.topic if first else "",
             partition=first.partition if first else -1,
         ),

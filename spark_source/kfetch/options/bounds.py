@@ -123,15 +123,18 @@ class Bound:
             rest=None if self.rest is None else fixed(self.rest),
         )
 
-    def always_gives(self, offsets: Mapping[TopicPartition, int]) -> bool:
+    def always_gives(self, offsets: Mapping[TopicPartition, int] | None) -> bool:
         """Returns whether the bound gave these offsets at any time before, too.
 
         The log end, a relative time and a group give others later. Expiry moves the log start and
-        the first record of a time, unless they are at offset 0.
+        the first record of a time, unless they are at offset 0. ``offsets``: None if nobody knows
+        them.
         """
         places = {*self.partitions.values(), *self.topics.values(), self.rest, self.no_match}
         if self.group or any(place == LATEST or isinstance(place, Ago) for place in places):
             return False
+        if offsets is None:
+            return not self.by_time and EARLIEST not in places
         return all(
             offset == (0 if self.by_time or (place := self.place(tp)) == EARLIEST else place)
             for tp, offset in offsets.items()

@@ -152,6 +152,30 @@ def test_an_unfinished_first_batch_of_the_connector(
         assert finding.sentence.endswith('startingOffsets={"t":{"0":1,"1":0}}')
 
 
+@pytest.mark.parametrize(
+    ("starting", "is_found"),
+    [
+        ({"startingOffsets": "earliest"}, True),
+        ({"startingTimestamp": "1"}, True),
+        ({"startingOffsets": '{"t":{"0":0,"1":-2}}'}, True),
+        ({"startingOffsets": '{"t":{"0":1,"1":0}}'}, False),
+    ],
+)
+def test_an_unfinished_first_batch_whose_start_is_lost(
+    kafka: LittleKafka, tmp_path: Path, starting: dict[str, str], is_found: bool
+) -> None:
+    """Without the connector's file of the start, only fixed offsets surely are that start. The
+    finding names no start."""
+    plan(tmp_path, 0, theirs(3, 1, topic="t"))
+
+    (check,) = checked(kafka, tmp_path, subscribe="t", **starting)
+
+    assert [True] * is_found == [
+        one.sentence.endswith("startingOffsets and the offset of each partition")
+        for one in check.findings
+    ]
+
+
 @pytest.mark.parametrize("is_planned", [False, True])
 @pytest.mark.parametrize(
     ("start", "option"), [("{}", "earliest"), (theirs(2, topic="t"), theirs(2, topic="t"))]

@@ -290,9 +290,15 @@ def test_security_options_need_their_protocol(protocol: str | None, names: tuple
         (Bound(rest=5, by_time=True), 5, False),
         (Bound(rest=5, by_time=True, no_match=LATEST), 0, False),
         (Bound(group="g"), 0, False),
+        (Bound(topics={"t": 5}), None, True),
+        (Bound(topics={"t": 5}, rest=EARLIEST), None, False),
+        (Bound(rest=EARLIEST), None, False),
+        (Bound(rest=LATEST), None, False),
+        (Bound(rest=5, by_time=True), None, False),
     ],
 )
-def test_some_bounds_move(bound: Bound, offset: int, expected: bool) -> None:
+def test_some_bounds_move(bound: Bound, offset: int | None, expected: bool) -> None:
     """The log end, a relative time and a group may give other offsets later. So may the log start
-    and a fixed time, unless they give offset 0."""
-    assert expected == bound.always_gives({TopicPartition("t", 0): offset})
+    and a fixed time, unless they give offset 0. If nobody knows what they gave (None), they may."""
+    offsets = None if offset is None else {TopicPartition("t", 0): offset}
+    assert expected == bound.always_gives(offsets)
