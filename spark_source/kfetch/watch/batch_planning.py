@@ -87,7 +87,8 @@ class _Bounds:
         if self._starting.place(tp) == EARLIEST:  # records that expire meanwhile are no loss
             start = max(start, min(log_start, end))
         watermark = self._watermarks.get(tp, self._log_ends[tp]).offset
-        if log_end < start <= watermark and self._ending.place(tp) == LATEST:
+        no_match = self._ending.by_time and end == log_end
+        if log_end < start <= watermark and (no_match or self._ending.place(tp) == LATEST):
             unread = f"the records from the start offset {start} on"
             self._report(_open_transaction(tp, unread, start, log_end))
             return start, start

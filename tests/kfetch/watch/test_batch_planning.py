@@ -15,10 +15,12 @@ from kfetch.errors import (
     RecordsExpired,
 )
 from kfetch.model import Split, TopicPartition
+from kfetch.offsets import Position
 from kfetch.spark.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.lookups import OffsetLookup
 from tests.kfetch.watch.helpers import T0, T1, U0, fill
+from tests.kfetch.wire.coordinator import Coordinator
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch.wire.log import T0 as FIRST_MS
 
@@ -175,9 +177,10 @@ def test_an_end_behind_an_open_transaction(
     assert ["truncated" in text for text in caplog.messages] == [False]
 
 
+@pytest.mark.parametrize("ending", [{}, {"endingTimestamp": f"{FIRST_MS + 99}"}])
 @pytest.mark.parametrize("start", [2, 3])
 def test_a_start_behind_an_open_transaction(
-    kafka: LittleKafka, caplog: pytest.LogCaptureFixture, start: int
+    kafka: LittleKafka, caplog: pytest.LogCaptureFixture, start: int, ending: dict[str, str]
 ) -> None:
     """If the log reaches the start, the bounds are not in wrong order: an open transaction ends the
     batch before its start. The error says so, as the connector fails, too. With
@@ -186,6 +189,7 @@ def test_a_start_behind_an_open_transaction(
     bounds = {
         "startingOffsets": f'{{"t":{{"0":{start},"1":0}}}}',
         "kafka__isolation__level": "read_committed",
+        **ending,
     }
     message = (
         f"t-0: an open transaction begins at offset 1, so the records from the start offset {start}"
@@ -203,13 +207,19 @@ def test_a_start_behind_an_open_transaction(
         {"startingOffsets": '{"t":{"0":4,"1":0}}'},
         {
             "startingOffsets": '{"t":{"0":2,"1":0}}',
-            "endingOffsetsByTimestamp": f'{{"t":{{"0":{FIRST_MS + 1},"1":{FIRST_MS}}}}}',
+            "endingOffsetsByTimestamp": f'{{"t":{{"0":{FIRST_MS},"1":{FIRST_MS}}}}}',
+        },
+        {
+            "startingOffsets": "group",
+            "kafka__group__id": "g",
+            "endingOffsets": '{"t":{"0":1,"1":0}}',
         },
     ],
 )
 def test_wrong_order_beside_an_open_transaction(kafka: LittleKafka, bounds: dict[str, str]) -> None:
     """A start past the log end, or behind the end that the options set, is no transaction's
-    fault."""
+    fault. So it is if that end is where the transaction begins."""
+    Coordinator(kafka, node=1).offsets["g"] = {T0: Position(2, 0)}
     kafka.log(T0).stable = 1
     with pytest.raises(OptionError, match="is greater than the resolved end offset"):
         plan(kafka, **bounds, kafka__isolation__level="read_committed")
