@@ -24,7 +24,7 @@ NO_KEYS = (
     "spark.hadoop.fs.s3a.access.key"
 )
 """The mistake in a text that ``has_keys``."""
-_KEYS = re.compile(r"(?i)s3[an]?:/*[^/]*[:@]|[a-z0-9+.-]+://[^/@]*:[^/@]*@")
+_KEYS = re.compile(r"(?i)s3[an]?:(//)?[^/]*[:@]|[a-z0-9+.-]+://[^/@]*:[^/@]*@")
 """No bucket has a port or a user."""
 
 _OTHER_NAMES = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}

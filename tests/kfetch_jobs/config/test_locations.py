@@ -119,6 +119,8 @@ def test_keys_in_the_default_file_system(project: Path, file: str, name: str) ->
         "hdfs://user@namenode:8020/ck",
         "hdfs://namenode:8020/a@b",
         "s3a://bucket/a:b@c",
+        "s3a:/a:b",
+        "s3a:///a:b@c",
         "file:/data/x:y@z",
     ],
 )
