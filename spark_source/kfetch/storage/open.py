@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 from kfetch.errors import OptionError
@@ -24,8 +25,8 @@ _CONNECT_S = 10
 _FIRST_PAUSE_S = 0.1
 """How long the client waits before it repeats a request. Later pauses may be longer."""
 _CLIENT_S = 600
-"""For so long, a client serves all paths of its bucket. The next one reads files with keys anew."""
-_CLIENTS_MAX = 64
+"""Seconds for which paths of a bucket share a client. The next one reads files with keys anew."""
+_CLIENTS_MAX = 8
 
 READABLE = "file:, s3a:, abfss:, gs: and hdfs:"
 """What ``stored_path`` has a driver for, in words for errors."""
@@ -147,12 +148,12 @@ def versioned(path: StoredPath) -> VersionedFile:
 
 def _opened(
     kind: _StoreKind, arguments: Mapping[str, Any], text: str, patience: _Patience
-) -> tuple[object, dict[str, str]]:
+) -> tuple[object, Mapping[str, str]]:
     """Returns a store's client, and its options for another client. See ``ObjectPath.options``."""
     try:
         from obstore.exceptions import BaseError
 
-        if kind is _HDFS:  # a request that hangs holds its connection, so nobody shares that
+        if kind is _HDFS:  # a request that hangs holds its connection, so each path has its own
             return hdfs.HdfsStore(**arguments, wait_s=patience.request_s), arguments["config"]
     except RuntimeError:
         raise OptionError(
@@ -175,10 +176,10 @@ def _opened(
 @lru_cache(_CLIENTS_MAX)
 def _client(
     name: str, arguments_json: str, patience: _Patience, _around: object
-) -> tuple[object, dict[str, str]]:
+) -> tuple[object, Mapping[str, str]]:
     """Returns the same client again, which has its keys and its connections.
 
-    ``_around``: whatever else tells that the keys may be others, such as the environment.
+    ``_around``: the environment and the ten minutes. Both may mean other keys.
     """
     from obstore import store
 
@@ -201,7 +202,7 @@ def _client(
         "backoff_config.init_backoff": _milliseconds(_FIRST_PAUSE_S),
     }
     made = getattr(store, name)
-    return made(**arguments, client_options=client, retry_config=retries), options
+    return made(**arguments, client_options=client, retry_config=retries), MappingProxyType(options)
 
 
 def _milliseconds(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -181,14 +181,16 @@ def test_keys_in_a_location(text: str, default: str) -> None:
 
 
 def test_paths_share_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client fetches keys and connects once for all paths of a bucket. Other keys, another wait
-    and ten minutes make another one: a file with keys may have changed."""
+    """A client fetches keys and connects once for all paths of a bucket. Nobody can change its
+    options. Other keys, another wait and ten minutes make another one: a file with keys may have
+    changed."""
     settings = {f"spark.hadoop.fs.s3a.{name}.key": name for name in ("access", "secret")}
 
     def client(key: str = "ck", name: str = "", wait_s: float = 1.0) -> object:
         more = {"spark.hadoop.fs.s3a.secret.key": name} if name else {}
         path = stored_path(f"s3a://lake/{key}", settings | more, request_s=wait_s)
         assert isinstance(path, ObjectPath)
+        assert not isinstance(path.options, MutableMapping)
         return path.store
 
     now = 1200.0
