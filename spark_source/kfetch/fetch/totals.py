@@ -29,6 +29,7 @@ from kfetch.fetch.stats import ADD, FetchStats, total
 log = logging.getLogger(__name__)
 
 _KEPT_S = 86_400.0
+"""Seconds for which a file stays after its last change."""
 _NAME = re.compile(r"[0-9a-f]{32}-\d+\.(json|\d+\.tmp)")
 """A process that was killed may leave its draft."""
 _NUMBER = randbits(32)

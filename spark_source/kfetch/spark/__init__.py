@@ -2,6 +2,6 @@
 
 ``source`` has the classes of a stream, and ``batch`` the reader of a batch read. ``versions`` fits
 both to older versions of Spark. ``options`` parses all options of a query, and ``schema`` chooses
-its columns. A task runs ``worker``. ``listener``
-reports the lag, which ``lag`` reads from Spark's progress.
+its columns. A task runs ``worker``. ``listener`` reports the lag, which ``lag`` reads from Spark's
+progress.
 """

@@ -23,9 +23,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kfetch.errors import OptionError
 from kfetch.offsets import from_json
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = [
     "NEWEST_TESTED",
     "ReadAllAvailable",
