@@ -48,7 +48,7 @@ def remove_batch(path: StoredPath, number: int) -> None:
     for log in (path / "offsets", path / "commits"):
         (log / str(number)).unlink(missing_ok=True)
         (log / f".{number}.crc").unlink(missing_ok=True)
-        if isinstance(log, Path):
+        if isinstance(log, Path) and log.is_dir():
             sync(log)
 
 

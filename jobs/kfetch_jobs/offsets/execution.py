@@ -128,7 +128,7 @@ def _replay(
         _check_any_rows(job, plan, counts, rows)
         check_no_earlier_topic(plan, {one.topic for one in ranges})
         if not several_rows:
-            _check_row_counts(job, ranges, counts)
+            _check_row_counts(job, found)
         touched = {name for name, count in counts.items() if count}
         report("asking Kafka once more for the log starts")
         _check_readable(job, plan, ranges)
@@ -187,20 +187,21 @@ def _check_any_rows(
         )
 
 
-def _check_row_counts(job: Job, ranges: Sequence[OffsetRange], counts: Mapping[str, int]) -> None:
-    """Raises JobsError if a table has more rows than offsets.
+def _check_row_counts(job: Job, found: Mapping[str, Mapping[OffsetRange, int]]) -> None:
+    """Raises JobsError if a table has more rows of a partition than offsets.
 
     The transform may make several of each record, or the rows are of a topic that nobody noted.
     """
-    offsets = sum(one.end - one.begin for one in ranges)
-    for name, count in counts.items():
-        if count > offsets:
-            raise JobsError(
-                f"job {job.name}: {name} has {count:,} rows of what comes again, {offsets:,} "
-                "offsets: some may be of an earlier topic of that name, and those would not come "
-                "again; --several-rows deletes them all, if the transform makes several of a "
-                "record or a reset has doubled them"
-            )
+    for name, counts in found.items():
+        for one, count in counts.items():
+            if count > one.end - one.begin:
+                raise JobsError(
+                    f"job {job.name}: {name} has {count:,} rows of {one.topic}-{one.partition}, "
+                    f"and {one.end - one.begin:,} of its offsets come again: some rows may be of "
+                    "an earlier topic of that name, and those would not come again; "
+                    "--several-rows deletes them all, if the transform makes several of a record "
+                    "or a reset has doubled them"
+                )
 
 
 def _backup(

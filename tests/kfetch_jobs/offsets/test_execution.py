@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -403,6 +404,20 @@ def test_an_interrupted_move(
 
     asked("undo", "--execute")
     backup.check_no_interrupted_move(the_job)
+    assert before == files()
+
+
+def test_an_interrupted_move_of_a_first_batch(
+    kafka: LittleKafka, asked: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint without any commit goes back to what it was, too."""
+    shutil.rmtree(CHECKPOINT / "commits")
+    before = files()
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="power cut"):
+        broken.setattr(checkpoint_log, "add_batch", interrupted)
+        asked("reset", "--to-latest", "--execute", "--give-up-batch")
+
+    asked("undo", "--execute")
     assert before == files()
 
 
