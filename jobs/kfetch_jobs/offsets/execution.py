@@ -21,7 +21,11 @@ from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.offsets import checkpoint_log
 from kfetch_jobs.offsets.moves import Verb, margin
 from kfetch_jobs.offsets.plan import MovePlan, check_no_earlier_topic
-from kfetch_jobs.offsets.shared_tables import check_topics_distinct, jobs_on_same_tables
+from kfetch_jobs.offsets.shared_tables import (
+    check_topics_distinct,
+    jobs_on_same_tables,
+    other_queries,
+)
 from kfetch_jobs.offsets.table_rows import AppendedRows, open_rows
 from kfetch_jobs.progress.progress_file import append_replayed
 from kfetch_jobs.run.job_lock import hold_job
@@ -45,6 +49,11 @@ class MoveResult:
     backup: Backup
     deleted: dict[str, int] = field(default_factory=dict)
     """The number of deleted rows, by table."""
+
+    @property
+    def other_queries(self) -> dict[str, list[str]]:
+        """The queries, by table, whose rows of the same topics and offsets were deleted too."""
+        return other_queries(self.backup.tables, self.backup.checkpoint.query)
 
 
 @contextmanager
@@ -132,7 +141,11 @@ def _replay(
         touched = {name for name, count in counts.items() if count}
         report("asking Kafka once more for the log starts")
         _check_readable(job, plan, ranges)
-        backup = _backup(plan, rows.versions(touched), ranges)
+        versions = rows.versions(touched)
+        for name, queries in other_queries(versions, plan.checkpoint.query).items():
+            others = counted(len(queries), "other query", "other queries")
+            report(f"{name} also has rows of {others}: those of these topics and offsets go too")
+        backup = _backup(plan, versions, ranges)
         deleted: dict[str, int] = {}
         for name in sorted(touched):
             report(f"deleting {counted(counts[name], 'row')} from {name}")

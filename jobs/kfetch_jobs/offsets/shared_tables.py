@@ -1,12 +1,13 @@
 """Which topics and which jobs may have rows in the tables of a job whose offsets move.
 
-A move must not delete or undo rows of other jobs. Only the topic tells which job wrote a row. So
-kfetch refuses a move if the topic does not decide.
+A move must not delete or undo rows of other jobs of the project. Only the topic tells which job
+wrote a row. So kfetch refuses a move if the topic does not decide. kfetch does not know jobs whose
+file is gone and those of other projects. It names their queries, as far as the table's log does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kfetch.storage.open import StoredPath
 from kfetch_jobs.checkpoints import checkpoint as checkpoints
@@ -68,6 +69,15 @@ def _topics_of_other(job: Job, other: Job) -> TopicIds:
         ) from None
 
 
+def other_queries(tables: Iterable[TableVersion], own: str) -> dict[str, list[str]]:
+    """Returns the queries beside a job's ``own`` that a table's log names, by table.
+
+    They may be of a job whose file is gone, of another project, or of the job's last checkpoint.
+    """
+    others = {table.name: sorted(table.queries.keys() - {own}) for table in tables}
+    return {name: queries for name, queries in others.items() if queries}
+
+
 def check_no_writes_since(
     job: Job, backup: Backup, table: TableVersion, queries: Mapping[str, int], own: str
 ) -> None:
@@ -79,8 +89,12 @@ def check_no_writes_since(
     go_on = "let the job go on as it is, or " if backup.stage is Stage.DONE else ""
     later = [name for name, at in queries.items() if at > table.queries.get(name, -1)]
     if {*later} - {own}:
+        wrote, since = "has written", "since"
+        if not table.queries:
+            wrote = "may have written"
+            since = "since (the record of the move does not say who wrote before)"
         raise JobsError(
-            f"job {job.name}: another query than this job's has written to {table.name} since, "
+            f"job {job.name}: another query than this job's {wrote} to {table.name} {since}, "
             "and to put its version of then back would take those rows away: "
             f"{go_on}restore its rows by hand and move {backup.path} away"
         )

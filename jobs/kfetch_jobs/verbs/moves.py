@@ -265,7 +265,10 @@ def _show(plan: MovePlan, all_partitions: bool) -> None:
     )
     for name in plan.tables:
         if plan.verb is Verb.REPLAY:
-            typer.echo(f"kfetch first deletes the rows of these offsets in {name}")
+            typer.echo(
+                f"kfetch first deletes the rows of these offsets in {name}, whichever query wrote "
+                "them"
+            )
         elif plan.reread:
             typer.echo(f"{name} will have these rows twice: kfetch offsets replay avoids that")
 
@@ -320,6 +323,7 @@ def _json(plan: MovePlan, done: MoveResult | None, others: Sequence[Job]) -> dic
         "batch": done.batch if done else None,
         "backup": str(done.backup.path) if done else None,
         "deleted": done.deleted if done else None,
+        "other_queries": done.other_queries if done else None,
         "given_up": pending if plan.checkpoint.pending else None,
         "again": plan.reread,
         "skipped": plan.skipped,
