@@ -3,7 +3,7 @@
     shared = Shared.of(project)            the files of ``sharedState``; None without that key
     with shared.leading(wait) as lead:     waits for the lead, and holds it for the block
         state = lead.claim(environment)    what the last leader knew; it can write no more
-        store.publish = lead.publish       the store writes the state with each change
+        store.publisher = lead             the store writes the state with each change
 
     leader.lease   who leads: a lease as beside a checkpoint, see ``kfetch.storage.lease``
     state          what the leader knows: see ``shared_state``
@@ -47,7 +47,7 @@ from kfetch_jobs.supervise.shared_state import (
     parse_state,
 )
 from kfetch_jobs.supervise.status import LeadStatus
-from kfetch_jobs.supervise.store import Store, supervisor_directory
+from kfetch_jobs.supervise.store import TURNS_MAX, Store, WriteTooEarly, supervisor_directory
 
 log = logging.getLogger("kfetch_jobs.supervisor")
 
@@ -61,11 +61,12 @@ SAY_S = _LENGTH_S / 3
 _REQUEST_S = _LENGTH_S / 10
 """How long one request of a supervisor to the store may take."""
 STATUS_S = 1.0
-"""The same for commands and the page, and for the state: its writer holds the database's lock."""
+"""The same for commands and the page, and for the state: its writer holds the database's lock.
+
+It makes three requests at most before it releases the lock, without a pause.
+"""
 _TURN_S = 1.0
-"""Google's store takes one write of an object in so long, and may refuse others by 429."""
-_TURNS_MAX = 4
-"""How often a write is repeated that the store refuses so."""
+"""Google's store takes one write of an object per second, and answers others with 429."""
 _CONFLICTS_MAX = 20
 """How often other hosts may write a file between a read and a write."""
 
@@ -158,7 +159,7 @@ class Shared:
 
     def write(self, file: VersionedFile, content: bytes, before: str | None) -> str | None:
         """Write a version. See ``VersionedFile``. It waits if the store limits writes."""
-        for _ in range(_TURNS_MAX):
+        for _ in range(TURNS_MAX):
             try:
                 return file.write(content, before)
             except OSError as cause:
@@ -195,7 +196,10 @@ def _errors(file: VersionedFile) -> Iterator[None]:
         yield
     except (OSError, ValueError) as cause:
         why = getattr(cause, "strerror", None) or cause
-        raise SupervisorError(f"{file} can't be used: {why}") from None
+        early = getattr(cause, "errno", None) == errno.EBUSY
+        raise (WriteTooEarly if early else SupervisorError)(
+            f"{file} can't be used: {why}"
+        ) from None
 
 
 class Lead:
@@ -247,7 +251,7 @@ class Lead:
             raise ValueError("another supervisor writes it")
 
     def await_turn(self) -> None:
-        """Wait until the store takes the next state. Others may use the database meanwhile."""
+        """Wait until the store takes the next state. The database is not locked meanwhile."""
         if self._shared.limits_writes:
             time.sleep(max(self._written_at + _TURN_S - time.monotonic(), 0.0))
 
@@ -255,6 +259,7 @@ class Lead:
         """Write the state for other hosts. Returns its version.
 
         Raises SupervisorError if the store fails, and for good once another supervisor leads.
+        Raises WriteTooEarly if the store takes it in another turn.
         """
         if self._lost:
             raise SupervisorError(self._lost)
@@ -262,18 +267,23 @@ class Lead:
         state = SharedState(
             leader=self._id, place=self.place, tables=tables, **self._version._asdict()
         )
-        with _errors(self._file):
-            self._token = self._written(state.content())
-        self._written_at = time.monotonic()
+        try:
+            with _errors(self._file):
+                self._token = self._written(state.content())
+        except WriteTooEarly:
+            self._shared.limits_writes = True
+            raise
+        finally:
+            self._written_at = time.monotonic()
         return state.version
 
     def _written(self, content: bytes) -> str:
         """Write the state behind its last version, or behind a write whose answer was lost."""
-        if token := self._shared.write(self._file, content, self._token):
+        if token := self._file.write(content, self._token):
             return token
         present = self._file.read()
         own = present is None or parse_state(present.content).leader == self._id
-        if own and (token := self._shared.write(self._file, content, _token(present))):
+        if own and (token := self._file.write(content, _token(present))):
             return token
         self._lost = "another supervisor leads: it has written the shared state"
         raise ValueError(self._lost)

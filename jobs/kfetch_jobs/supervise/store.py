@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 import psutil
 
@@ -37,6 +38,11 @@ RUNS_MAX = 1000
 """The database keeps this many runs of each job."""
 _ORDERS_MAX = 1000
 """Limit of orders that wait for a supervisor. More of them come from a script gone wild."""
+TURNS_MAX = 4
+"""How often kfetch repeats a write after a 429."""
+
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
 
 
 def supervisor_directory(storage: Path) -> Path:
@@ -103,8 +109,50 @@ class SupervisorRecord:
         )
 
 
-Publish = Callable[[Mapping[str, list[dict[str, Any]]]], StateVersion]
-"""Writes the rows of tables for other hosts. Returns the version of that."""
+class WriteTooEarly(SupervisorError):
+    """The store of the shared state refuses a write because another one came right before."""
+
+
+class Publisher(Protocol):
+    """Writes the shared state, while this process leads."""
+
+    def await_turn(self) -> None:
+        """Wait until the store takes the next state. The database is not locked meanwhile."""
+
+    def publish(self, tables: Mapping[str, list[dict[str, Any]]]) -> StateVersion:
+        """Write the rows of tables for other hosts. Returns the version of that.
+
+        Raises SupervisorError; WriteTooEarly if the store may take it in another turn.
+        """
+
+
+def _shared(
+    change: Callable[Concatenate[Store, sqlite3.Connection, _P], _Result],
+) -> Callable[Concatenate[Store, _P], _Result]:
+    """Makes a method of a change that the next leader must know.
+
+    The change is published before it is committed. If the store refuses it for now, it is rolled
+    back, and made again in another turn.
+    """
+
+    def in_turn(store: Store, /, *args: _P.args, **values: _P.kwargs) -> _Result:
+        if store.publisher:
+            store.publisher.await_turn()
+        with store._transaction() as db:
+            result = change(store, db, *args, **values)
+            if store.publisher:
+                rows = {name: [*map(dict, db.execute(query))] for name, query in _SHARED.items()}
+                _put_version(db, store.publisher.publish(rows))
+            return result
+
+    @wraps(change)
+    def changed(store: Store, /, *args: _P.args, **values: _P.kwargs) -> _Result:
+        for _ in range(TURNS_MAX):
+            with suppress(WriteTooEarly):
+                return in_turn(store, *args, **values)
+        return in_turn(store, *args, **values)
+
+    return changed
 
 
 class Store:
@@ -113,10 +161,8 @@ class Store:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._db = open_database(path)
-        self.publish: Publish | None = None
-        """Writes the shared state, while this process leads. It raises SupervisorError."""
-        self.await_turn: Callable[[], object] = lambda: None
-        """Waits until it may do so, before the database is locked."""
+        self.publisher: Publisher | None = None
+        """Writes the shared state, while this process leads."""
 
     @classmethod
     def of(cls, storage: Path) -> Self:
@@ -135,16 +181,6 @@ class Store:
         with database_errors(self._path), transaction(self._db) as db:
             yield db
 
-    @contextmanager
-    def _shared_transaction(self) -> Iterator[sqlite3.Connection]:
-        """The same, of what the next leader must know. It is published before the commit."""
-        self.await_turn()
-        with self._transaction() as db:
-            yield db
-            if self.publish is not None:
-                rows = {name: [*map(dict, db.execute(query))] for name, query in _SHARED.items()}
-                _put_version(db, self.publish(rows))
-
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         with database_errors(self._path):
             return self._db.execute(query, values).fetchall()
@@ -161,28 +197,28 @@ class Store:
         rows = self._rows("SELECT name, state FROM jobs ORDER BY name")
         return {row["name"]: _state(row["state"]) for row in rows}
 
-    def save(self, states: Mapping[str, JobState]) -> None:
+    @_shared
+    def save(self, db: sqlite3.Connection, states: Mapping[str, JobState]) -> None:
         """Write the states of jobs."""
-        with self._shared_transaction() as db:
-            _put(db, states)
+        _put(db, states)
 
-    def forget(self, names: Iterable[str]) -> None:
+    @_shared
+    def forget(self, db: sqlite3.Connection, names: Collection[str]) -> None:
         """Delete the states of jobs that nobody supervises. Their runs stay."""
-        with self._shared_transaction() as db:
-            db.executemany("DELETE FROM jobs WHERE name = ?", [(name,) for name in names])
+        db.executemany("DELETE FROM jobs WHERE name = ?", [(name,) for name in names])
 
-    def begin(self, job: str, state: JobState, now: float) -> int:
+    @_shared
+    def begin(self, db: sqlite3.Connection, job: str, state: JobState, now: float) -> int:
         """Record a run and the job's state before the process starts. Returns the run's id."""
-        with self._shared_transaction() as db:
-            _put(db, {job: state})
-            added = db.execute("INSERT INTO runs (job, started_s) VALUES (?, ?)", (job, now))
-            db.execute(
-                "DELETE FROM runs WHERE job = ? AND id <= "
-                "(SELECT id FROM runs WHERE job = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
-                (job, job, RUNS_MAX),
-            )
-            assert added.lastrowid is not None
-            return added.lastrowid
+        _put(db, {job: state})
+        added = db.execute("INSERT INTO runs (job, started_s) VALUES (?, ?)", (job, now))
+        db.execute(
+            "DELETE FROM runs WHERE job = ? AND id <= "
+            "(SELECT id FROM runs WHERE job = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
+            (job, job, RUNS_MAX),
+        )
+        assert added.lastrowid is not None
+        return added.lastrowid
 
     def started(self, run: int, pid: int, process_started_s: float, process_start: str) -> None:
         """Record the process of a run."""
@@ -193,8 +229,10 @@ class Store:
             )
             _put_start(db, pid, process_started_s, process_start)
 
+    @_shared
     def end(
         self,
+        db: sqlite3.Connection,
         run: int,
         now: float,
         kind: ExitKind,
@@ -205,32 +243,31 @@ class Store:
         states: Mapping[str, JobState] | None = None,
     ) -> None:
         """Record the end of a run, with the new states of jobs."""
-        with self._shared_transaction() as db:
-            _put(db, states or {})
-            db.execute(
-                "UPDATE runs SET ended_s = ?, kind = ?, sentence = ?, batches = ?, rows = ? "
-                "WHERE id = ?",
-                (now, kind, sentence, batches, rows, run),
-            )
-            db.execute(
-                "DELETE FROM process_starts WHERE (pid, process_started_s) IN "
-                "(SELECT pid, process_started_s FROM runs WHERE id = ?)",
-                (run,),
-            )
+        _put(db, states or {})
+        db.execute(
+            "UPDATE runs SET ended_s = ?, kind = ?, sentence = ?, batches = ?, rows = ? "
+            "WHERE id = ?",
+            (now, kind, sentence, batches, rows, run),
+        )
+        db.execute(
+            "DELETE FROM process_starts WHERE (pid, process_started_s) IN "
+            "(SELECT pid, process_started_s FROM runs WHERE id = ?)",
+            (run,),
+        )
 
-    def end_open_runs(self, now: float, sentence: str) -> None:
+    @_shared
+    def end_open_runs(self, db: sqlite3.Connection, now: float, sentence: str) -> None:
         """Record that the runs of another host have ended, and nobody knows how."""
-        with self._shared_transaction() as db:
-            db.execute(
-                "UPDATE runs SET ended_s = ?, kind = ?, sentence = ? WHERE ended_s IS NULL",
-                (now, ExitKind.KILLED, sentence),
-            )
+        db.execute(
+            "UPDATE runs SET ended_s = ?, kind = ?, sentence = ? WHERE ended_s IS NULL",
+            (now, ExitKind.KILLED, sentence),
+        )
 
-    def clock_stepped(self, step_s: float) -> None:
+    @_shared
+    def clock_stepped(self, db: sqlite3.Connection, step_s: float) -> None:
         """Move the starts of what runs: somebody has set the clock by ``step_s``."""
-        with self._shared_transaction() as db:
-            db.execute("UPDATE runs SET started_s = started_s + ? WHERE ended_s IS NULL", (step_s,))
-            db.execute("UPDATE supervisor SET started_s = started_s + ?", (step_s,))
+        db.execute("UPDATE runs SET started_s = started_s + ? WHERE ended_s IS NULL", (step_s,))
+        db.execute("UPDATE supervisor SET started_s = started_s + ?", (step_s,))
 
     def open_runs(self) -> list[Run]:
         """Returns the runs without an end."""
@@ -288,22 +325,24 @@ class Store:
             for id_, job, order, ends_s in rows
         ]
 
+    @_shared
     def record_reply(
-        self, order: int, text: str, states: Mapping[str, JobState] | None = None
+        self,
+        db: sqlite3.Connection,
+        order: int,
+        text: str,
+        states: Mapping[str, JobState] | None = None,
     ) -> bool:
         """Record the reply to an order, with the new states of jobs.
 
         Returns False, and records nothing, if the order has a reply: its command has withdrawn it.
         The database keeps a limited number of old replies.
         """
-        with self._shared_transaction() as db:
-            if not _reply(db, order, text):
-                return False
-            _put(db, states or {})
-            db.execute(
-                "DELETE FROM orders WHERE answer IS NOT NULL AND id < ?", (order - _ORDERS_MAX,)
-            )
-            return True
+        if not _reply(db, order, text):
+            return False
+        _put(db, states or {})
+        db.execute("DELETE FROM orders WHERE answer IS NOT NULL AND id < ?", (order - _ORDERS_MAX,))
+        return True
 
     def withdraw(self, orders: Iterable[int], text: str) -> None:
         """Give orders without a reply this one, so that no supervisor carries them out."""
@@ -316,29 +355,29 @@ class Store:
         rows = self._rows("SELECT answer FROM orders WHERE id = ?", order)
         return rows[0]["answer"] if rows else None
 
-    def record_start(self, supervisor: SupervisorRecord) -> None:
+    @_shared
+    def record_start(self, db: sqlite3.Connection, supervisor: SupervisorRecord) -> None:
         """Record the start of a supervisor, which holds the lock."""
-        with self._shared_transaction() as db:
-            db.execute(
-                "DELETE FROM process_starts WHERE (pid, process_started_s) IN "
-                "(SELECT pid, process_started_s FROM supervisor)"
-            )
-            db.execute(
-                "INSERT OR REPLACE INTO supervisor "
-                "(one, pid, process_started_s, environment, started_s) VALUES (1, ?, ?, ?, ?)",
-                (
-                    supervisor.pid,
-                    supervisor.process_started_s,
-                    supervisor.environment,
-                    supervisor.started_s,
-                ),
-            )
-            _put_start(db, supervisor.pid, supervisor.process_started_s, supervisor.process_start)
+        db.execute(
+            "DELETE FROM process_starts WHERE (pid, process_started_s) IN "
+            "(SELECT pid, process_started_s FROM supervisor)"
+        )
+        db.execute(
+            "INSERT OR REPLACE INTO supervisor "
+            "(one, pid, process_started_s, environment, started_s) VALUES (1, ?, ?, ?, ?)",
+            (
+                supervisor.pid,
+                supervisor.process_started_s,
+                supervisor.environment,
+                supervisor.started_s,
+            ),
+        )
+        _put_start(db, supervisor.pid, supervisor.process_started_s, supervisor.process_start)
 
-    def record_end(self, now: float) -> None:
+    @_shared
+    def record_end(self, db: sqlite3.Connection, now: float) -> None:
         """Record the end of a supervisor, after the end of all jobs."""
-        with self._shared_transaction() as db:
-            db.execute("UPDATE supervisor SET ended_s = ?", (now,))
+        db.execute("UPDATE supervisor SET ended_s = ?", (now,))
 
     def last_supervisor(self) -> SupervisorRecord | None:
         """Returns the running supervisor, or the last one; None before the first."""

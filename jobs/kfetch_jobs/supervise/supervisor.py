@@ -114,7 +114,7 @@ class Supervisor:
             ended_s = last.ended_s if last else None
             clean = last is None or ended_s is not None
             if lead is not None:
-                store.publish, store.await_turn = lead.publish, lead.await_turn
+                store.publisher = lead
                 if (state := lead.claim(project.environment_name)) is not None:
                     store.load(state)
                     own = state.place == lead.place

@@ -167,7 +167,7 @@ def test_an_earlier_leader_writes_nothing(hosts: list[Host]) -> None:
             assert [] == first.processes()
             assert [] == first.runs("a")
             assert "another supervisor leads" in old.trouble()
-            store.publish = lead.publish
+            store.publisher = lead
             store.save({"a": JobState(phase=Phase.STOPPED, since_s=1.0)})
         with pytest.raises(SupervisorError, match="another supervisor leads"):
             sleeper.tick(time.time())
@@ -192,11 +192,11 @@ def test_two_first_leaders(hosts: list[Host]) -> None:
     first, second = hosts
     with first.lead() as old, first.store() as store:
         assert old.claim(None) is None
-        store.publish = old.publish
+        store.publisher = old
         old._lease.release()  # as if its lease had ended while it slept
         with second.lead() as lead, second.store() as other:
             assert lead.claim(None) is None
-            other.publish = lead.publish
+            other.publisher = lead
             other.save({"a": JobState(phase=Phase.PAUSED, since_s=1.0)})
             with pytest.raises(SupervisorError, match="another supervisor leads"):
                 store.save({})
@@ -212,7 +212,7 @@ def test_a_write_that_fails(hosts: list[Host], proxy: Proxy, fault: Fault) -> No
     states = {"a": JobState(phase=Phase.STOPPED, since_s=1.0)}
     host, other = hosts
     with host.lead() as lead, host.store() as store:
-        store.publish = lead.publish
+        store.publisher = lead
         store.save({})
         proxy.fault("PUT", "/state", fault)
         with pytest.raises(SupervisorError, match="the store fails"):
@@ -231,7 +231,7 @@ def test_what_other_hosts_know(hosts: list[Host]) -> None:
     state replaces no newer one. It keeps what it knows about its own supervisor."""
     first, second = hosts
     with first.lead() as lead, first.store() as store, second.store() as copy:
-        store.publish = lead.publish
+        store.publisher = lead
         for number in range(RUNS_SHARED + 5):
             state = JobState(phase=Phase.RUNNING, since_s=number)
             run = store.begin("a", state, float(number))
@@ -264,7 +264,7 @@ def test_a_damaged_state_is_an_error(hosts: list[Host]) -> None:
             _remove(file)
         assert lead.claim(None) is None
         host.shared.say_waiting(1.0)
-        store.publish = lead.publish
+        store.publisher = lead
         store.save({"a": JobState(phase=Phase.STOPPED, since_s=1.0)})
         _remove(state)
         store.save({"a": JobState(phase=Phase.PAUSED, since_s=1.0)})  # by the leader itself
@@ -456,7 +456,7 @@ def test_a_slow_store(hosts: list[Host], proxy: Proxy) -> None:
     """A write of the state holds the database's lock for a second at most, and then fails."""
     host = hosts[0]
     with host.lead() as lead, host.store() as store:
-        store.publish = lead.publish
+        store.publisher = lead
         store.save({})
         proxy.fault("PUT", "/state", Fault.SILENT)
         began = time.monotonic()

@@ -37,7 +37,7 @@ def test_a_store_that_says_too_many(
 
 def _write_too_often(host: Host, proxy: Proxy) -> None:
     with host.lead() as lead, host.store() as store:
-        store.publish = lead.publish
+        store.publisher = lead
         for file in ("/state", "/inbox"):
             proxy.fault("PUT", file, Fault.TOO_MANY, times=2)
         store.save({"a": JobState(phase=Phase.STOPPED, since_s=1.0)})
@@ -82,7 +82,8 @@ def test_a_store_that_limits_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 supervisor._store.save({"a": state})
 
     assert len(refused) <= 4
-    assert len(locked) <= 2
+    assert 1 <= len(refused)
+    assert [] == locked
     assert 10 <= len(waits)
 
 
