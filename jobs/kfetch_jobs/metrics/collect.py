@@ -28,6 +28,9 @@ from kfetch_jobs.supervise.store import Store
 
 log = logging.getLogger("kfetch_jobs.metrics")
 
+_GAP_S = 60.0
+"""After a longer gap between two collections, nobody knows what a host counted as the leader."""
+
 _PARTS = ("jobs", "runs", "batches", "fetches")
 
 
@@ -53,6 +56,10 @@ class MetricsCollector:
         self._stepped_s = stepped_s
         self._errors = dict.fromkeys(_PARTS, 0)
         self._overview: ProjectStatus | None = None
+        self._waits = False
+        """Whether this host did not lead at the last collection."""
+        self._collected_at = 0.0
+        """When the last collection began: monotonic."""
         self._batches = BatchMetrics(project.storage)
         self._fetches = FetchMetrics()
         with Store.of(project.storage) as store:
@@ -73,11 +80,12 @@ class MetricsCollector:
         jobs = overview.jobs if overview else ()
         with self._part("fetches"):
             self._fetches.update(jobs)
-        if overview and overview.waits_here:  # the leader counts them
-            self._runs.reset()
+        waits = overview is not None and overview.waits_here
+        if waits or (self._waits and began - self._collected_at > _GAP_S):
+            self._runs.reset()  # the leader counts them
             self._fetches.reset()
-            jobs = ()
-        for job in jobs:
+        self._waits, self._collected_at = waits, began
+        for job in () if waits else jobs:
             _add_job_samples(samples, job)
             self._runs.add_samples(samples, job.name)
             self._batches.add_samples(samples, job.name)

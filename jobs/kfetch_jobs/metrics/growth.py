@@ -26,7 +26,7 @@ class Growth(Generic[K]):
     def increase(self, part: Hashable, totals: Mapping[K, float]) -> dict[K, float]:
         """Note a part's totals, and return how much each has grown since the last time.
 
-        If one of them has fallen, the part has restarted at zero.
+        It leaves out those that have not grown. If one of them has fallen, the part has restarted at zero.
         """
         before = self._last.pop(part, {})
         if any(value < before.get(name, 0) for name, value in totals.items()):
@@ -34,4 +34,5 @@ class Growth(Generic[K]):
         self._last[part] = dict(totals)
         while len(self._last) > _PARTS_MAX:
             self._last.popitem(last=False)
-        return {name: value - before.get(name, 0) for name, value in totals.items()}
+        grown = {name: value - before.get(name, 0) for name, value in totals.items()}
+        return {name: more for name, more in grown.items() if more}

@@ -221,6 +221,36 @@ def test_many_files_of_statistics(
 
 
 @pytest.mark.usefixtures("answers")
+def test_a_directory_without_end(
+    loaded: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scrape looks at a limited number of files."""
+    monkeypatch.setattr("kfetch_jobs.metrics.fetches._LOOKED_AT_MAX", 3)
+    _begin(loaded)
+    collector = MetricsCollector(loaded, time.time)
+    for run in range(5):
+        write_stats(str(tmp_path / "stats"), f"run-{run}", FetchStats(records=7))
+    told = scraped(collector.collect_now())
+
+    assert 21 == sample_of(told, "kfetch_job_fetch_records_total", reader="executor")
+
+
+@pytest.mark.usefixtures("answers")
+def test_names_from_before_take_no_place(loaded: Project, tmp_path: Path) -> None:
+    """A run may have 20 names from before the supervisor. One that grows has its sample."""
+    _begin(loaded)
+    stats, old = str(tmp_path / "stats"), {f"value.{n}": 5 for n in range(20)}
+    write_stats(stats, "run", FetchStats(unknown_fields={"t": old}))
+    collector = MetricsCollector(loaded, time.time)
+    write_stats(stats, "run", FetchStats(records=1, unknown_fields={"t": old}))
+    collector.collect_now()
+    write_stats(stats, "another", FetchStats(unknown_fields={"t": {"new": 7}}))
+    told = scraped(collector.collect_now())
+
+    assert 7 == sample_of(told, "kfetch_job_fetch_unknown_fields_total", topic="t", field="new")
+
+
+@pytest.mark.usefixtures("answers")
 def test_names_that_producers_choose(loaded: Project, tmp_path: Path) -> None:
     """The names of all runs together have the limit of one run. Further ones count as ``other``.
     No sample falls, whichever names a later run brings first."""

@@ -113,9 +113,13 @@ def test_a_host_that_waits(shared: Project, kfetch: Command) -> None:
     assert "kfetch_job_enabled" not in values
 
 
-def test_counters_of_a_host_that_takes_over(shared: Project) -> None:
+@pytest.mark.parametrize(("gap_s", "scraped_before"), [(60.0, True), (0.0, False)])
+def test_counters_of_a_host_that_takes_over(
+    shared: Project, monkeypatch: pytest.MonkeyPatch, gap_s: float, scraped_before: bool
+) -> None:
     """They count nothing of the time in which another host led: it counts its runs itself. The
-    statistics may be files of both hosts."""
+    statistics may be files of both hosts. If nobody scraped for long, they begin now."""
+    monkeypatch.setattr("kfetch_jobs.metrics.collect._GAP_S", gap_s)
     statistics = shared.path.parent.parent / "stats"
     job = shared.path.parent / "jobs" / "clicks.yml"
     job.write_text(
@@ -133,8 +137,11 @@ def test_counters_of_a_host_that_takes_over(shared: Project) -> None:
         write_driver_stats(str(statistics), name, FetchStats(), {"LogTruncated": 1})
 
     work()
-    collector.collect_now()
+    if scraped_before:
+        collector.collect_now()
     leads(shared, this_process(files(shared).purpose), Phase.RUNNING)
+    if not scraped_before:
+        collector.collect_now()
     work()
     told = scraped(collector.collect_now())
     assert 1 == sample_of(told, "kfetch_job_runs_started_total")
