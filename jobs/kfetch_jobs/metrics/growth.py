@@ -26,7 +26,8 @@ class Growth(Generic[K]):
     def increase(self, part: Hashable, totals: Mapping[K, float]) -> dict[K, float]:
         """Note a part's totals, and return how much each has grown since the last time.
 
-        It leaves out those that have not grown. If one of them has fallen, the part has restarted at zero.
+        Those that have not grown are left out. If one of them has fallen, the part has restarted at
+        zero.
         """
         before = self._last.pop(part, {})
         if any(value < before.get(name, 0) for name, value in totals.items()):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from kfetch_jobs.config import Project
 from kfetch_jobs.errors import SupervisorError
@@ -83,11 +83,12 @@ def _bound(address: Address) -> socket.socket:
 class _Deadlines(H11Protocol):
     """Ends a connection that sends no complete request in time, or does not read the response.
 
-    Connecting needs no log-in.
+    Anybody can connect: the log-in comes later.
     """
 
     _deadline: asyncio.TimerHandle
-    _responds = False
+    _awaited: RequestResponseCycle | None = None
+    """The whole request whose response is not complete."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -102,11 +103,11 @@ class _Deadlines(H11Protocol):
     def handle_events(self) -> None:
         super().handle_events()
         cycle = self.cycle
-        responds = cycle is not None and not cycle.response_complete and not cycle.more_body
-        if responds is not self._responds:
-            self._responds = responds
+        awaited = None if cycle is None or cycle.response_complete or cycle.more_body else cycle
+        if awaited is not self._awaited:
+            self._awaited = awaited
             self._deadline.cancel()
-            if responds:
+            if awaited:
                 self._deadline = self.loop.call_later(_ANSWER_TIMEOUT_S, self.transport.abort)
             else:
                 self._deadline = self.loop.call_later(_REQUEST_TIMEOUT_S, self._close)

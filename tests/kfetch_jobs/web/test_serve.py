@@ -163,7 +163,7 @@ def test_who_reads_no_answer_is_left(
     may wait in the server's memory, or beside it for room there."""
     monkeypatch.setattr("kfetch_jobs.web.serve._CONNECTIONS_MAX", 2)
     monkeypatch.setattr("kfetch_jobs.web.serve._REQUEST_TIMEOUT_S", 0.1)
-    monkeypatch.setattr("kfetch_jobs.web.serve._ANSWER_TIMEOUT_S", 0.1, raising=False)
+    monkeypatch.setattr("kfetch_jobs.web.serve._ANSWER_TIMEOUT_S", 0.1)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
         socket.create_server(("127.0.0.1", 0)) as bound,
@@ -180,6 +180,24 @@ def test_who_reads_no_answer_is_left(
         deadline = time.monotonic() + 20
         while not _answers(address):
             assert time.monotonic() < deadline
+
+
+def test_who_asks_ahead_stays(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that sends the next request before it has read a response keeps its connection. Each
+    response has a time of its own."""
+    monkeypatch.setattr("kfetch_jobs.web.serve._ANSWER_TIMEOUT_S", 1.0)
+    loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as bound,
+        serving(loaded, bound, Logins(), time.time) as address,
+        socket.create_connection(bound.getsockname(), timeout=20) as client,
+    ):
+        request = f"HEAD /static/uPlot-1.6.32.iife.min.js HTTP/1.1\r\nHost: {address}\r\n\r\n"
+        answered, end = 20, time.monotonic() + 1.5
+        while time.monotonic() < end:
+            client.sendall(request.encode() * answered)
+            answered = client.recv(65536).count(b"HTTP/1.1 200")
+            assert answered > 0
 
 
 def test_connections_are_bounded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
