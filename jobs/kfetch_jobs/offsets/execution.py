@@ -129,9 +129,10 @@ def _replay(
     topics = {one.topic for one in plan.ranges}
     check_topics_distinct(job, topics, jobs_on_same_tables(project, job))
     report("starting Spark, for the tables")
-    with open_rows(job, topics | plan.topics_read.keys(), plan.checkpoint.query) as rows:
+    read, query = topics | plan.topics_read.keys(), plan.checkpoint.query
+    with open_rows(job) as rows:
         report(f"counting the rows of these offsets in {', '.join(plan.tables)}")
-        found = rows.count(plan.ranges)
+        found = rows.count(plan.ranges, read, query)
         counts = {name: sum(of_range.values()) for name, of_range in found.items()}
         ranges = [one for one in plan.ranges if any(one in of for of in found.values())]
         _check_any_rows(job, plan, counts, rows)
@@ -142,7 +143,7 @@ def _replay(
         report("asking Kafka once more for the log starts")
         _check_readable(job, plan, ranges)
         versions = rows.versions(touched)
-        for name, queries in other_queries(versions, plan.checkpoint.query).items():
+        for name, queries in other_queries(versions, query).items():
             others = counted(len(queries), "other query", "other queries")
             report(f"{name} also has rows of {others}: those of these topics and offsets go too")
         backup = _backup(plan, versions, ranges)
@@ -150,7 +151,7 @@ def _replay(
         for name in sorted(touched):
             report(f"deleting {counted(counts[name], 'row')} from {name}")
             check()
-            deleted[name] = rows.delete(ranges, name)
+            deleted[name] = rows.delete(ranges, read, query, name)
     for name in touched:
         if deleted[name] != counts[name]:
             raise JobsError(

@@ -31,12 +31,9 @@ _RANGES = "number INT, topic STRING, partition INT, begin BIGINT, `end` BIGINT"
 class AppendedRows:
     """The existing tables to which a job appends, by path or name."""
 
-    def __init__(self, spark: SparkSession, job: Job, topics: Collection[str], query: str) -> None:
-        """``topics`` are those that the job's ``query`` has ever read."""
+    def __init__(self, spark: SparkSession, job: Job) -> None:
         self._spark = spark
         self._job = job
-        self._topics = topics
-        self._query = query
         tables = {str(place): existing_table(spark, place) for place in job.appended_tables}
         self._tables = {name: table for name, table in tables.items() if table is not None}
         self._named = {str(location) for location in job.appended_tables if location.table}
@@ -45,12 +42,15 @@ class AppendedRows:
         """Returns whether a table has a row."""
         return not self._tables[name].toDF().isEmpty()
 
-    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, dict[OffsetRange, int]]:
+    def count(
+        self, ranges: Sequence[OffsetRange], topics: Collection[str], query: str
+    ) -> dict[str, dict[OffsetRange, int]]:
         """Returns how many rows each table has of each range. Ranges without rows are left out.
 
-        Raises JobsError if a table lacks the columns that identify its rows.
+        ``topics`` are those that the job's ``query`` has ever read. Raises JobsError if a table
+        lacks the columns that identify its rows.
         """
-        matches = {name: _matches(self._columns(name)) for name in self._tables}
+        matches = {name: _matches(self._columns(name, topics, query)) for name in self._tables}
         return {name: self._counts(name, ranges, same) for name, same in matches.items()}
 
     def _counts(
@@ -74,10 +74,12 @@ class AppendedRows:
             if name in names
         ]
 
-    def delete(self, ranges: Sequence[OffsetRange], name: str) -> int:
-        """Delete the rows of these offsets from a table. Returns how many it deleted."""
-        offsets = self._range_rows(ranges).alias("r")
-        merge = self._tables[name].alias("t").merge(offsets, _matches(self._columns(name)))
+    def delete(
+        self, ranges: Sequence[OffsetRange], topics: Collection[str], query: str, name: str
+    ) -> int:
+        """Delete the rows from a table that ``count`` counts. Returns how many it deleted."""
+        offsets, same = self._range_rows(ranges).alias("r"), self._columns(name, topics, query)
+        merge = self._tables[name].alias("t").merge(offsets, _matches(same))
         return int(merge.whenMatchedDelete().execute().collect()[0]["num_deleted_rows"])
 
     def version(self, table: TableVersion) -> int:
@@ -113,16 +115,16 @@ class AppendedRows:
         rows = [(n, one.topic, one.partition, one.begin, one.end) for n, one in enumerate(ranges)]
         return self._spark.createDataFrame(rows, _RANGES)
 
-    def _columns(self, name: str) -> tuple[str, ...]:
+    def _columns(self, name: str, topics: Collection[str], query: str) -> tuple[str, ...]:
         fields = self._tables[name].toDF().schema.fields
         types = {field.name.lower(): field.dataType.typeName() for field in fields}
         queries = last_batches(self._tables[name])
-        by_topic = needs_topic(self._topics, queries, self._query)
+        by_topic = needs_topic(topics, queries, query)
         return place_columns(self._job.name, name, types, by_topic)
 
 
 @contextmanager
-def open_rows(job: Job, topics: Collection[str], query: str) -> Iterator[AppendedRows]:
+def open_rows(job: Job) -> Iterator[AppendedRows]:
     """Yields the job's tables, in a Spark session with its settings. See ``AppendedRows``.
 
     Raises JobsError for errors of Delta.
@@ -130,7 +132,7 @@ def open_rows(job: Job, topics: Collection[str], query: str) -> Iterator[Appende
     log = job.directory / "offsets.log"
     with session(job.spark, name=f"{job.name}-offsets", log=log, redacted=job.redacted) as spark:
         try:
-            yield AppendedRows(spark, job, topics, query)
+            yield AppendedRows(spark, job)
         except JobsError:
             raise
         except Exception as cause:

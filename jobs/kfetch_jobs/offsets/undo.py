@@ -81,7 +81,7 @@ def undo(job: Job, plan: UndoPlan, check: Check, *, report: Report = silent) -> 
     """
     if plan.backup.tables:
         report("starting Spark, for the tables")
-        with open_rows(job, (), plan.now.query) as rows:
+        with open_rows(job) as rows:
             for table in plan.backup.tables:
                 queries = rows.queries_of(table)
                 check_no_writes_since(job, plan.backup, table, queries, plan.now.query)

@@ -4,7 +4,7 @@ again. The tables are those of test_table_rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,11 @@ class ShrinkingTables(Tables):
         for tp, start in self.starts.items():
             self.kafka.log(tp).start = start
 
-    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, dict[OffsetRange, int]]:
+    def count(
+        self, ranges: Sequence[OffsetRange], topics: Collection[str], query: str
+    ) -> dict[str, dict[OffsetRange, int]]:
         self.shrink()
-        return super().count(ranges)
+        return super().count(ranges, topics, query)
 
 
 @pytest.fixture

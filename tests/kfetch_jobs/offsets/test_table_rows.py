@@ -21,7 +21,7 @@ from kfetch_jobs.errors import JobsError
 from kfetch_jobs.offsets import execution, undo
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.plan import plan_move as plan_of
-from kfetch_jobs.offsets.table_rows import needs_topic, place_columns
+from kfetch_jobs.offsets.table_rows import place_columns
 from kfetch_jobs.offsets.target import EARLIEST, shifted
 from kfetch_jobs.progress.batch import Batch, RowsDeleted, RowsRestored, parse_line
 from kfetch_jobs.progress.progress_file import append_entry
@@ -57,8 +57,7 @@ class Tables:
         """The last micro-batch of each query that a log names, if not of this job alone."""
 
     @contextmanager
-    def __call__(self, job: Job, topics: Collection[str], query: str) -> Iterator[Tables]:
-        self.topics, self.query = topics, query
+    def __call__(self, job: Job) -> Iterator[Tables]:
         self.names = self.histories.keys() & {str(place) for place in job.appended_tables}
         yield self
 
@@ -71,9 +70,12 @@ class Tables:
     def has_rows(self, name: str) -> bool:
         return bool(self[name])
 
-    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, dict[OffsetRange, int]]:
+    def count(
+        self, ranges: Sequence[OffsetRange], topics: Collection[str], query: str
+    ) -> dict[str, dict[OffsetRange, int]]:
+        read = topics, query
         counts = {
-            name: {one: len(self._of(name, [one])) for one in ranges if self._of(name, [one])}
+            name: {one: len(found) for one in ranges if (found := self._of(name, [one], *read))}
             for name in self.names
         }
         for name in self.names if self.foreign else ():
@@ -95,10 +97,12 @@ class Tables:
         return self._queries(table.name)
 
     def _queries(self, name: str) -> Mapping[str, int]:
-        return self.queries.get(name, {self.query: 7})
+        return self.queries.get(name, {"": 7})
 
-    def delete(self, ranges: Sequence[OffsetRange], name: str) -> int:
-        gone = self._of(name, ranges)
+    def delete(
+        self, ranges: Sequence[OffsetRange], topics: Collection[str], query: str, name: str
+    ) -> int:
+        gone = self._of(name, ranges, topics, query)
         self.histories[name].append([row for row in self[name] if row not in gone])
         return len(gone)
 
@@ -110,15 +114,18 @@ class Tables:
             raise JobsError(f"Delta refuses: a file of that version is gone: {way_out}")
         self.histories[table.name].append(self.histories[table.name][table.version])
 
-    def _of(self, name: str, ranges: Sequence[OffsetRange]) -> list[Row]:
-        by_topic = needs_topic(self.topics, self._queries(name), self.query)
+    def _of(
+        self, name: str, ranges: Sequence[OffsetRange], topics: Collection[str], query: str
+    ) -> list[Row]:
+        """The topic decides, unless all rows are known to be of one."""
+        alone = len(topics) == 1 and [query] == [*self._queries(name)]
         return [
             (topic, partition, at)
             for topic, partition, at in self[name]
             if any(
                 partition == each.partition
                 and each.begin <= at < each.end
-                and (topic == each.topic or not by_topic)
+                and (alone or topic == each.topic)
                 for each in ranges
             )
         ]

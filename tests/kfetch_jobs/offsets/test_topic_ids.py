@@ -6,7 +6,7 @@ The table has rows of both topics, and a filter may hide those of the earlier on
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -39,10 +39,12 @@ class RecreatedTables(Tables):
 
     kafka: LittleKafka | None = None
 
-    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, dict[OffsetRange, int]]:
+    def count(
+        self, ranges: Sequence[OffsetRange], topics: Collection[str], query: str
+    ) -> dict[str, dict[OffsetRange, int]]:
         if self.kafka:
             self.kafka.topics["clicks"].topic_id = EARLIER
-        return super().count(ranges)
+        return super().count(ranges, topics, query)
 
 
 @pytest.fixture
