@@ -26,15 +26,18 @@ TopicIds = Mapping[str, frozenset[str]]
 
 
 def offsets_topic_ids(sources: Iterable[Offsets | None]) -> TopicIds:
-    """Returns the topics in the offsets of a query's sources, with their ids."""
+    """Returns the topics in the offsets of a query's sources, with their ids.
+
+    They include topics that have left the query.
+    """
     return merged_ids(
-        {
-            topic: frozenset({id_.hex} if id_.int else ())
-            for topic in {tp.topic for tp in source.positions}
-            for id_ in (source.topic_id(topic),)
-        }
+        {topic: frozenset({id_.hex} if id_.int else ())}
         for source in sources
         if source
+        for topic, id_ in {
+            *((tp.topic, source.topic_id(tp.topic)) for tp in source.positions),
+            *((tp.topic, last.topic_id) for tp, last in source.left.items()),
+        }
     )
 
 

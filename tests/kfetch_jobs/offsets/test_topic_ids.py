@@ -96,12 +96,19 @@ def by_a_run(kafka: LittleKafka) -> None:
         recorder.record_progress(TOLD | {"runId": "1", "id": "2", "sources": sources})
 
 
+def as_left(kafka: LittleKafka) -> None:
+    """The topic left the query, and came back as another one."""
+    left = {"clicks": {"id": EARLIER.hex, "partitions": {"0": [9, 0, 1_700_000_000]}}}
+    planned(8, offset(kafka, 6, 4, left=left))
+    committed(8)
+
+
 def forgotten() -> None:
     for log in ("offsets", "commits"):
         (CHECKPOINT / log / "5").unlink()
 
 
-@pytest.mark.parametrize("trace", [in_the_checkpoint, in_a_backup, in_the_note, by_a_run])
+@pytest.mark.parametrize("trace", [in_the_checkpoint, in_a_backup, in_the_note, by_a_run, as_left])
 def test_rows_of_an_earlier_topic(
     kafka: LittleKafka, asked: Ask, tables: Tables, trace: Callable[[LittleKafka], None]
 ) -> None:
