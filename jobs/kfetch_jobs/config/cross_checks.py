@@ -39,14 +39,17 @@ def after_mistakes(
 
     ``names``: of all jobs. Only ``jobs`` tell whether they end.
     """
-    at = f"{job.document.file_line(('after',))}: after waits for ever"
+    at = f"{job.document.file_line(('after',))}: after names"
     for name in job.file.after:
         if name not in names:
-            yield f"{at}: there is no job {name}: {suggestion(name, names)}"
+            yield (
+                f"{at} {name}, and there is no such job: this job never starts: "
+                f"{suggestion(name, names)}"
+            )
         elif name in jobs and not jobs[name].file.trigger.finite:
             yield (
-                f"{at}: {name} ({jobs[name].file.trigger}) does not end: only a job with "
-                "availableNow or cron does"
+                f"{at} {name}, and that job ({jobs[name].file.trigger}) does not end: this job "
+                "never starts: only a job with availableNow or cron ends"
             )
 
 

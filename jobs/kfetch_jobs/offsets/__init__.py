@@ -11,7 +11,8 @@
     shared_tables.py   which topics and jobs may have rows in the same tables
 
 kfetch copies the checkpoint first (``kfetch_jobs.checkpoints.backup``). A move is a micro-batch of
-its own, without rows, behind the last one in the checkpoint. So batch numbers grow, also when a job
-goes back. Delta silently skips a batch if it has recorded the same or a higher number of the query.
-An undo removes the move's micro-batch, whose number no table has recorded.
+its own, without rows, behind the last one in the checkpoint. A number that a table has recorded is
+never used again: Delta silently skips a batch if it has recorded the same or a higher number of the
+query. So batch numbers grow, also when a job goes back. An undo removes the move's micro-batch,
+whose number no table has recorded.
 """

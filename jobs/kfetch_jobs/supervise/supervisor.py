@@ -326,13 +326,15 @@ class Supervisor:
         self._saved |= states
 
     def _carry_out(
-        self, name: str, text: str, now: float
+        self, name: str, order_name: str, now: float
     ) -> tuple[SupervisedJob | None, OrderReply]:
         """Returns a job as an order changes it, and the reply. No job: the order is refused."""
         try:
-            order = Order(text)
+            order = Order(order_name)
         except ValueError:
-            unknown = f"the supervisor does not know the order {text}: update kfetch on its host"
+            unknown = (
+                f"the supervisor does not know the order {order_name}: update kfetch on its host"
+            )
             return None, OrderReply(message=unknown, exit_code=1)
         supervised = copy(self._jobs.get(name))
         if order in _STARTING_ORDERS:

@@ -134,8 +134,8 @@ IN_JOB = [
         "14: trigger.timezone is ",
     ),
     ("processingTime: 2s", "cron: 0 * * * *\n  overlap: kill", "14: trigger.overlap is 'kill': kn"),
-    ("trigger:", "after: [other]\ntrigger:", "12: after waits for ever: there is no job other: k"),
-    ("trigger:", "after: clicks\ntrigger:", "12: after waits for ever: clicks (every 2 seconds)"),
+    ("trigger:", "after: [other]\ntrigger:", "12: after names other, and there is no such job: "),
+    ("trigger:", "after: clicks\ntrigger:", "12: after names clicks, and that job (every 2 sec"),
     ("processingTime: 2s", "cron: 0 * * * *\nafter: x", "1: after and cron exclude each other"),
     (
         "trigger:",
@@ -433,7 +433,7 @@ def test_a_mistake_beside_those_between_jobs(project: Path) -> None:
 
     _, mistakes = config.load(config.find(project), ENVIRON).jobs_and_mistakes()
 
-    assert ["b.yml:14: the key x", "a.yml:14: after waits for ever: there is no job bb"] == [
+    assert ["b.yml:14: the key x", "a.yml:14: after names bb, and there is no such job"] == [
         mistakes[0][len("conf/jobs/") :][:19],
         mistakes[1][len("conf/jobs/") :][:50],
     ]

@@ -203,7 +203,7 @@ def test_a_job_without_a_file_is_not_started_again(stage: Stage) -> None:
 
 @pytest.mark.parametrize("deleted", [True, False])
 def test_a_job_after_one_that_does_not_exist(stage: Stage, deleted: bool) -> None:
-    """It waits for ever, so it is unhealthy, with the sentence of ``validate``. The other job was
+    """It never starts, so it is unhealthy, with the sentence of ``validate``. The other job was
     deleted, or there was none, and a mistake ended no supervisor after a kill."""
     stage.job("first", ONCE, COPY_REPORT.format(kind="finished"))
     if deleted:
@@ -212,7 +212,8 @@ def test_a_job_after_one_that_does_not_exist(stage: Stage, deleted: bool) -> Non
         supervisor.tick(stage.now)
     os.rename(file_of(stage, "first"), file_of(stage, "fist"))
     stage.job("second", f"{ONCE}after: first\n", UNTIL_TERM)
-    sentence = "conf/jobs/second.yml:13: after waits for ever: there is no job first: did you mean "
+    sentence = "conf/jobs/second.yml:13: after names first, and there is no such job: "
+    sentence += "this job never starts: did you mean "
     with stage.supervisor() as supervisor:
         for _ in range(2):
             supervisor.tick(stage.now)
