@@ -65,8 +65,8 @@ def plan_undo(job: Job) -> UndoPlan:
     if now.planned is not None and now.planned.number > backup.batch:
         raise JobsError(
             f"job {job.name} has run since {backup.description}, and kfetch undoes a move only "
-            f"before the next run: move the job with kfetch offsets reset or replay; its offsets "
-            f"from before the move are in {backup.path / 'offsets'}"
+            f"before the next run: move the job with kfetch offsets reset or replay; "
+            f"kfetch checkpoint show {backup.path} prints its offsets from before the move"
         )
     return UndoPlan(job=job.name, backup=backup, before=before, now=now)
 

@@ -209,7 +209,7 @@ def history(
     ] = 20,
     as_json: Json = False,
 ) -> None:
-    """Show the last runs: their start, their duration, how they ended, and why.
+    """Show the last runs of kfetch up: their start, their duration, how they ended, and why.
 
     \b
     Example: print the last failures of one job
@@ -239,6 +239,8 @@ def history(
         for run in runs
     ]
     table(("job", "started", "for", "ended", "batches", "rows", "why"), rows)
+    if not rows:
+        typer.echo("no runs: kfetch up notes its runs; kfetch run prints to its own terminal")
 
 
 @with_project

@@ -28,6 +28,8 @@ _REFUSED = {
     "checkpointLocation": (
         'an option of writeStream, and kfetch does not write to Kafka: use format("kafka") for that'
     ),
+    "kfetch.pushFilters": "Spark could lose rows with it. Bound the read by startingTimestamp and "
+    "endingTimestamp, or by offsets",
     "kafka.auto.offset.reset": "use startingOffsets",
     "kafka.key.deserializer": "keys are binary: cast them in the DataFrame",
     "kafka.value.deserializer": "values are binary: cast them in the DataFrame",

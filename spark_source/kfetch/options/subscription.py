@@ -74,9 +74,9 @@ def _pattern(text: str) -> Subscription:
     if any("[" in chars or "&&" in chars for chars in _bracketed(text)):
         raise OptionError.about(
             "subscribePattern",
-            f"is {text!r}, but kfetch reads it with Python's re, which has no [ and no && inside "
-            "brackets",
-            action="write a look-ahead, such as (?!x)[a-z]",
+            f"is {text!r}, but kfetch reads it with Python's re, which has no sets of sets: no "
+            "[ and no && inside brackets",
+            action="write one set, such as [a-dm-p], or a look-ahead, such as (?!x)[a-z]",
         )
     try:
         re.compile(text)

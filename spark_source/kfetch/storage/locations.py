@@ -20,7 +20,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 DEFAULTS = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 """Spark's settings for the file system of paths without a scheme: Hadoop's name and its old one."""
 NO_KEYS = (
-    "a location has no keys: put them into the settings of Spark, such as "
+    "a location must have no access keys: put them into the settings of Spark, such as "
     "spark.hadoop.fs.s3a.access.key"
 )
 """The mistake in a text that ``has_keys``."""

@@ -85,7 +85,8 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
         (
             {"subscribe": None, "subscribePattern": pattern},
             f"option subscribePattern is {pattern!r}, but kfetch reads it with Python's re, which "
-            "has no [ and no && inside brackets: write a look-ahead, such as (?!x)[a-z]",
+            "has no sets of sets: no [ and no && inside brackets: write one set, such as "
+            "[a-dm-p], or a look-ahead, such as (?!x)[a-z]",
         )
         for pattern in ("^o-[a-z&&[^x]]+$", "[a-d[m-p]]", "[[ab]c]", r"[^]\]&&a]", r"\[[\[&&a]")
     ),

@@ -175,7 +175,9 @@ def test_half_of_the_keys_in_the_environment(monkeypatch: pytest.MonkeyPatch) ->
 def test_keys_in_a_location(text: str, default: str) -> None:
     """Errors and logs show locations, so keys in one are an error, which shows none. So it is with
     keys in the default file system."""
-    with pytest.raises(OptionError, match="a location has no keys: put them into") as told:
+    with pytest.raises(
+        OptionError, match="a location must have no access keys: put them into"
+    ) as told:
         stored_path(text, {"spark.hadoop.fs.defaultFS": default} if default else {})
     assert "pa55word" not in repr(told.value) + str(told.value)
 

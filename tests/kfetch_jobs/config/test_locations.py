@@ -84,9 +84,9 @@ def test_keys_in_a_location(project: Path, key: str, text: str) -> None:
         the_job(project, *(("ck", text) if key == "sink.path" else (text, "t")))
 
     line = 11 if key == "sink.path" else 14
-    assert [f"conf/jobs/clicks.yml:{line}: {key}: a location has no keys: {_INSTEAD}"] == [
-        *caught.value.mistakes
-    ]
+    assert [
+        f"conf/jobs/clicks.yml:{line}: {key}: a location must have no access keys: {_INSTEAD}"
+    ] == [*caught.value.mistakes]
 
 
 _INSTEAD = "put them into the settings of Spark, such as spark.hadoop.fs.s3a.access.key"
@@ -107,9 +107,9 @@ def test_keys_in_the_default_file_system(project: Path, file: str, name: str) ->
         config.load(config.find(project), ENVIRON).job("clicks")
 
     line = 2 if file == "kfetch.yml" else 14
-    assert [f"conf/{file}:{line}: spark: {name}: a location has no keys: {_INSTEAD}"] == [
-        *caught.value.mistakes
-    ]
+    assert [
+        f"conf/{file}:{line}: spark: {name}: a location must have no access keys: {_INSTEAD}"
+    ] == [*caught.value.mistakes]
 
 
 @pytest.mark.parametrize(

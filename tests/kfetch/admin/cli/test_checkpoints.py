@@ -244,7 +244,7 @@ def test_errors_show_no_keys(checkpoint: Kfetch, tmp_path: Path, verb: str, loca
 
     assert (True, "") == (code > 0, out)
     assert "pa55word" not in err
-    assert "has no keys" in err or location == "hdfs:/ck"
+    assert "no access keys" in err or location == "hdfs:/ck"
 
 
 @pytest.mark.parametrize("option", ["hunter2", "kafka.sasl.password=hunter2"])
