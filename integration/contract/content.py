@@ -1,7 +1,8 @@
-"""Records of every kind that Kafka can hold, and the two ways in which they are compared.
+"""Records of every kind that Kafka can hold, and three ways to read them: as rows of kafka-python,
+of kfetch and of Spark.
 
 kafka-python's consumer is the reference. A row is (key, value, topic, partition, offset, timestamp
-in milliseconds, timestampType, headers), headers None where a record has none.
+in milliseconds, timestampType, headers). ``headers`` is None if the record has no headers.
 """
 
 from __future__ import annotations

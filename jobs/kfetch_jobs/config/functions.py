@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kfetch_jobs.config.yamlfile import display, suggestion
@@ -14,30 +14,35 @@ _KFETCH_PACKAGES = frozenset(("kfetch", "kfetch_jobs", "pyspark_kfetch"))
 
 
 def code_directories(project_file: Path) -> list[Path]:
-    """Returns the directories of a project's Python: beside its file, and above ``conf/``."""
+    """Returns the project file's directory, and its parent too if the directory is ``conf``."""
     here = project_file.parent
     return [here, here.parent] if here.name == "conf" else [here]
 
 
 def mistake(name: str, directories: Sequence[Path]) -> str | None:
-    """Returns the mistake in ``module:function``; None if the project or a package has it."""
+    """Returns what is wrong with ``module:function``, None if nothing is.
+
+    Of an installed package, only the name is checked.
+    """
     module, function = name.split(":")
     if module.split(".")[0] in _KFETCH_PACKAGES:
-        return f"the name {module} is taken by kfetch's own package: give the module another"
+        return f"kfetch itself has a package {module}: give your module another name"
     file = _file(module, directories)
     if file is None:
         if _is_installed(module):
             return None
         searched = " and ".join(map(display, directories))
         near = difflib.get_close_matches(module, _modules(module, directories), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"write {module.replace('.', '/')}.py"
+        hint = f"did you mean {near[0]}?" if near else f"create {module.replace('.', '/')}.py there"
         return f"there is no module {module} in {searched}: {hint}"
     try:
         tree = ast.parse(file.read_bytes(), filename=str(file))
-    except (OSError, SyntaxError, ValueError) as cause:
+    except OSError as cause:
+        return f"{display(file)} can't be read: {cause.strerror}"
+    except (SyntaxError, ValueError) as cause:
         line = getattr(cause, "lineno", None) or 1
         return f"{display(file)}:{line}: not Python: {getattr(cause, 'msg', None) or cause}"
-    known = set(_names(tree))
+    known = set(_names(tree.body))
     if function in known:
         return None
     public = [name for name in known if not name.startswith("_")]
@@ -45,10 +50,10 @@ def mistake(name: str, directories: Sequence[Path]) -> str | None:
 
 
 def _is_installed(module: str) -> bool:
-    """Whether an installed package has the module.
+    """Returns whether an installed package has the module.
 
-    Python takes any directory on its path for a package without ``__init__.py``. In such a
-    directory only files count.
+    Python imports any directory on its path as a package. So a directory without ``__init__.py``
+    must have the module's file.
     """
     package, _, rest = module.partition(".")
     spec = importlib.util.find_spec(package)
@@ -68,7 +73,7 @@ def _file(module: str, directories: Sequence[Path]) -> Path | None:
 
 
 def _modules(module: str, directories: Sequence[Path]) -> set[str]:
-    """The modules of the same package, for a suggestion."""
+    """Returns the modules of the same package, for a suggestion."""
     *package, _ = module.split(".")
     modules: set[str] = set()
     for path in (Path(directory, *package) for directory in directories):
@@ -77,12 +82,17 @@ def _modules(module: str, directories: Sequence[Path]) -> set[str]:
     return modules
 
 
-def _names(tree: ast.Module) -> Iterator[str]:
-    """The names that the module's top level defines, assigns or imports."""
-    for node in tree.body:
+def _names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yields the names that the module's top level defines, assigns or imports, also below ``if``.
+
+    What functions and classes have inside is theirs alone.
+    """
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Import | ast.ImportFrom):
             yield from (alias.asname or alias.name for alias in node.names)
-        elif isinstance(node, ast.Assign):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        else:
+            yield from _names(ast.iter_child_nodes(node))

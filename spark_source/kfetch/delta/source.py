@@ -1,7 +1,7 @@
-"""The data source of ``delta.stream``: its tasks write files, and each row names one of them.
+"""The data source of ``delta.stream``. Its tasks write files, and return a row for each file.
 
 Its options, offsets and checkpoint are those of the source ``kfetch``. So a query may change
-between straight writes and Spark's sink at any micro-batch.
+to Spark's own Delta sink, or back, at any micro-batch.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ PLANS = "kfetch.delta.plans"
 SETTINGS = "kfetch.delta.secretSettings"
 """The option with Spark's settings for the store of the tables, as JSON.
 
-Spark hides the value of an option with such a name (``spark.redaction.regex``).
+Spark hides its value, because the name has ``secret`` (``spark.redaction.regex``).
 """
 
 
 class FilesDataSource(KfetchDataSource):
-    """The source with plans for its files. ``delta.stream`` registers it."""
+    """The source whose tasks write files as its plans say. ``delta.stream`` registers it."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         given = {name.lower(): text for name, text in options.items()}
         if PLANS not in given:
-            raise OptionError(f"{self.name()} is for kfetch.delta.stream: call that, not format()")
+            raise OptionError(
+                f"{self.name()} is for kfetch.delta.stream: call that function, not format()"
+            )
         self._plans = parse_plans(given[PLANS])
         self._settings: dict[str, str] = json.loads(given.get(SETTINGS.lower(), "{}"))
         own = (PLANS, SETTINGS.lower())
@@ -50,13 +52,13 @@ class FilesDataSource(KfetchDataSource):
         return "kfetch_delta_files"
 
     def schema(self) -> StructType:
-        """Returns the columns of a file's row, as ``files.FILE_SCHEMA`` has them."""
+        """Returns the columns of the rows that name files, as ``files.FILE_SCHEMA`` has them."""
         row = StructType().add("table", "string").add("path", "string")
         row = row.add("size", "long").add("rows", "long")
         return row.add("partitions", "string").add("statistics", "string")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Returns the stream reader. See KfetchDataSource."""
+        """Returns the reader of the source's schema, which each plan has. It does not use ``schema``."""
         return super().streamReader(StructType.fromJson(json.loads(self._plans[0].source_schema)))
 
     def _reader_of(self, options: SourceOptions) -> KfetchStreamReader:
@@ -64,7 +66,7 @@ class FilesDataSource(KfetchDataSource):
 
 
 class FilesReader(KfetchStreamReader):
-    """Plans as KfetchStreamReader does, and writes splits on executors."""
+    """Plans micro-batches as its base class does. Its tasks write the records to files."""
 
     def __init__(
         self, options: SourceOptions, plans: Sequence[WritePlan], settings: Mapping[str, str]

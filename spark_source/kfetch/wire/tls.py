@@ -132,7 +132,7 @@ class _Handshake:
             if not self._done_by(min(until, began + _IDENTIFY_AFTER_S)):
                 self._check_listener()
                 if not self._done_by(until):
-                    raise _lost(self.address, f"no answer within {time.monotonic() - began:.0f} s")
+                    raise _lost(self.address, f"no answer within {time.monotonic() - began:.3g} s")
         except OSError as cause:
             raise self._failure(cause) from None
         self._check_suite()

@@ -1,4 +1,4 @@
-"""Threads of brokers that no task reads from any more: they end, and the totals remain."""
+"""A broker's thread ends when no task reads from the broker. The totals remain."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_ranges_that_come_while_threads_retire(
 
 
 def test_dropping_starts_no_thread(kafka: LittleKafka, leased: SharedQuery, budget: Budget) -> None:
-    """A task that drops a range, or asks about its wait, starts no thread for a former leader."""
+    """A task may drop a range that it never added, or ask how long it waits: no thread starts."""
     progress = RangeProgress.of(part(kafka, T0))
     with closing(Inbox(leased.reader_of, budget, lambda: False)) as inbox:
         inbox.drop(progress)

@@ -1,4 +1,4 @@
-"""Readers deliver keys and values as structs or strings, and name the record that does not fit."""
+"""Readers deliver keys and values as structs, strings or flat columns."""
 
 from __future__ import annotations
 
@@ -132,7 +132,8 @@ def test_strings_are_not_checked(columns: dict[str, str]) -> None:
 @pytest.mark.parametrize("more", [{}, LARGE])
 @pytest.mark.parametrize("columns", ["value", "offset,value,partition", "key,value"])
 def test_flat_values_are_columns(columns: str, more: dict[str, str]) -> None:
-    """The fields stand in place of the value. Those of a null or partial value are null."""
+    """The fields stand in place of the value. A null value makes all of them null. A bad field is
+    null, and ``_corrupt_record`` has the document."""
     fields = {"valueSchema": "id INT, _corrupt_record STRING, offset_ STRING"}
     with LittleKafka(1) as kafka:
         kafka.create("t", 1)

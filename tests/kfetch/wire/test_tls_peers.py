@@ -90,7 +90,10 @@ def test_a_silent_peer_has_the_connect_timeout(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(tls, "_IDENTIFY_AFTER_S", 0.02)
     monkeypatch.setattr(probes, "_PROBE_S", 0.02)
     options, began = replace(network(TLS), connect_timeout_s=0.1), time.monotonic()
-    with Peer(lambda _: None) as peer, pytest.raises(ConnectionLost, match="no answer within 0 s"):
+    with (
+        Peer(lambda _: None) as peer,
+        pytest.raises(ConnectionLost, match=r"no answer within 0\.1"),
+    ):
         Connection.open(HOST, peer.address[1], options, soon())
 
     assert 0.1 <= time.monotonic() - began < 30

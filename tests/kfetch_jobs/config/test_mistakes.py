@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -253,12 +254,12 @@ IN_JOB = [
     (
         "\n  sql: SELECT * FROM source",
         " shop:clicks",
-        "7: there is no module shop in conf and .: w",
+        "7: there is no module shop in conf and .: c",
     ),
     (
         "\n  sql: SELECT * FROM source",
         " kfetch_jobs:clicks",
-        "7: the name kfetch_jobs is taken by kfetch's own package: give the module another",
+        "7: kfetch itself has a package kfetch_jobs: give your module another name",
     ),
     (
         "\n  sql: SELECT * FROM source",
@@ -384,6 +385,32 @@ def test_a_bare_directory_is_no_module(tmp_path: Path, monkeypatch: pytest.Monke
     assert str(functions.mistake("bare.other:f", [])).startswith("there is no module bare.other ")
     assert functions.mistake("bare.inside:f", []) is None
     assert functions.mistake("yaml.loader:f", []) is None
+
+
+def test_where_a_function_may_stand(tmp_path: Path) -> None:
+    """A function counts wherever the module's top level names it, and not within another one."""
+    (tmp_path / "code.py").write_text(
+        "import sys\nif sys.version_info > (3,):\n    def below_if(): ...\n"
+        "try:\n    from a import b as imported\nexcept ImportError:\n    imported = None\n"
+        "annotated: object = print\none, two = print, print\n"
+        "def outer():\n    inner = print\n"
+    )
+    found = {
+        name: functions.mistake(f"code:{name}", [tmp_path]) is None
+        for name in ("below_if", "imported", "annotated", "two", "outer", "inner")
+    }
+
+    assert found == dict.fromkeys(found, True) | {"inner": False}
+
+
+def test_a_file_that_can_not_be_read_is_said_to_be_that(tmp_path: Path) -> None:
+    """Nobody is told that such a file is not Python."""
+    (tmp_path / "code.py").touch()
+    with patch.object(Path, "read_bytes", side_effect=PermissionError(13, "Permission denied")):
+        said = functions.mistake("code:f", [tmp_path])
+
+    assert said is not None
+    assert said.endswith("code.py can't be read: Permission denied")
 
 
 def test_what_is_wrong_for_every_job_is_told_once(project: Path) -> None:

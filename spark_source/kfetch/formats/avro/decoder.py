@@ -1,7 +1,7 @@
-"""Decodes the Avro values of many records into one column, with the meaning of ``from_avro``.
+"""Decodes the Avro values of many records into one column, as Spark's ``from_avro`` does.
 
-The schemas are compiled to programs first (``program``). The positions of the records point
-into the memory of the caller, which is not copied.
+The schemas are compiled to programs first (``program``). The decoder reads the values in the
+caller's memory, and does not copy them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REASONS = {
     ops.NEGATIVE: "its length is negative",
     ops.BAD_BRANCH: "its union has no such branch",
     ops.BAD_SYMBOL: "its enum has no such symbol",
-    ops.LOST_SYMBOL: f"{ALLOWS_MORE}: that one's enum lacks the symbol, and has no default",
+    ops.LOST_SYMBOL: f"{ALLOWS_MORE}: the reader's enum lacks the symbol, and has no default",
     ops.BAD_DECIMAL: "its decimal has no digits or too many",
     ops.BAD_TIME: "its time is too far from 1970",
     ops.TOO_MANY: f"it has more than {ops.EMPTY_MAX} elements without bytes",
@@ -128,13 +128,14 @@ class AvroDecoder:
 
         ``loops``: the compiled code (``loading.load``). ``source``: the option with the
         writer's schema, for messages. ``references``: as in ``parse_avro``, for the writer's
-        schema. Raises OptionError for schemas that do not fit each other, and NotBuilt.
+        schema. Raises OptionError for schemas that do not fit each other, and NotBuilt for what
+        kfetch lacks of Avro.
         """
         written, self._reader, reader_source = _parsed(writer, reader, source, references)
         self._plan = Plan(column_type(self._reader, source=reader_source))
         self._loops = loops
         self.row_bytes = self._plan.row_bytes
-        """Bytes that a record takes beside its text."""
+        """Bytes of a record without its text, if each list has one element."""
         own = _program(written, self._reader, self._plan, source)
         self._own = Programs([own])
         self._unread = own.unread
@@ -148,13 +149,13 @@ class AvroDecoder:
         *,
         written: tuple[Programs, Array] | None = None,
     ) -> DecodedColumn:
-        """Returns the column of values that lie in ``data``, and of fewer if a part is full.
+        """Decodes values in ``data``. If a buffer is full, the column has fewer rows than values.
 
         ``positions``: int64, where each value starts. ``lengths``: int32, its bytes, below 0 for a
         null. The bytes must not change meanwhile. The result does not refer to them. ``written``:
-        the programs of the values' writers, and the row of them where each value's program starts;
-        None: all values are of the decoder's own writer.
-        Raises KfetchError for more bytes of values than a column can hold.
+        the programs of the values' writers, and for each value the first row of its program; None:
+        all values have the decoder's own writer. Raises KfetchError if the values are too large for
+        a column.
         """
         programs, starts = written or (self._own, np.zeros(len(positions), np.int32))
         return self._call(data, positions, lengths, memory, programs, starts).decoded()
@@ -174,7 +175,7 @@ class AvroDecoder:
         return LoopCall(self._loops, self._plan, *values, starts, programs.rows, counts)
 
     def decode_column(self, column: pa.Array[Any], memory: Memory = UNLIMITED) -> DecodedColumn:
-        """Returns the same for the values of a binary column."""
+        """Decodes the values of a binary column, as ``decode`` does."""
         return self.decode(*positions_of(column), memory)
 
     def problem(
@@ -186,7 +187,7 @@ class AvroDecoder:
     ) -> Problem | None:
         """Returns why a value does not fit, and where; None if it fits.
 
-        ``programs``: its writer's program comes first there; None: it is of the own writer.
+        ``programs``: the first one is that of the value's writer. None: the decoder's own writer.
         """
         programs, start = programs or self._own, np.zeros(1, np.int32)
         return self._call(*alone(value), memory, programs, start).problem(programs.problem)
@@ -196,9 +197,10 @@ class AvroDecoder:
         return self._unread
 
     def program(self, writer: str, references: Sequence[str], source: str) -> Program:
-        """Returns the program of another writer. ``source``: its name, for errors.
+        """Returns the program of another writer. ``source``: what errors call its schema.
 
-        Raises OptionError if the reader can't read any of its records, and NotBuilt.
+        Raises OptionError if the reader can't read any of its records, and NotBuilt for what kfetch
+        lacks of Avro.
         """
         written = parse_avro(writer, source=source, references=references)
         return _program(written, self._reader, self._plan, source)

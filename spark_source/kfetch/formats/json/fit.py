@@ -21,7 +21,7 @@ from kfetch.formats.json.infer import (
 from kfetch.formats.json.times import Zones
 from kfetch.records.java_text import java_text
 
-_CONFLUENT_BYTES = 5  # a zero byte, and the schema's id
+_CONFLUENT_HEADER_BYTES = 5  # a zero byte, and the schema's id
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,17 @@ class Fit:
     empty: int
     """The number of null and empty values."""
     confluent: int
-    """The number of values that look like Confluent's wire format, which is no JSON."""
+    """The number of values with Confluent's header, which are not plain JSON."""
     problems: tuple[tuple[int, Problem], ...]
-    """The other documents: their place in the sample, and the reason.
+    """For each document that does not fit: its index in the sample, and the reason.
 
     A document with more levels than any schema can have is always among them."""
     unknown: tuple[str, ...]
-    """Fields that documents have and the schema lacks, as ``a.b`` for a field of a struct."""
+    """Fields that documents have and the schema lacks. Field ``b`` of struct ``a`` is ``a.b``."""
 
 
 def inferred(values: Iterable[bytes | None]) -> InferredType:
-    """Returns the type of a sample. Values that are no JSON objects are left out."""
+    """Returns the type of a sample. It skips values that are not JSON objects."""
     return merged(types_of(values))
 
 
@@ -61,10 +61,10 @@ def _type_or_none(value: bytes) -> InferredType:
 
 
 def fit(values: Iterable[bytes | None], schema: ValueType, zones: Zones) -> Fit:
-    """Returns how values fit a struct. ``zones``: the time zones for times in the documents."""
+    """Counts the values that fit a struct, and says why others do not. ``zones``: for times."""
     documents = list(values)
     full = [(at, value) for at, value in enumerate(documents) if value]
-    framed = {at for at, value in full if value[0] == 0 and len(value) > _CONFLUENT_BYTES}
+    framed = {at for at, value in full if value[0] == 0 and len(value) > _CONFLUENT_HEADER_BYTES}
     reasons = {at: _problem(value, schema, zones) for at, value in full if at not in framed}
     problems = tuple((at, reason) for at, reason in reasons.items() if reason is not None)
     return Fit(
@@ -85,5 +85,5 @@ def _problem(value: bytes, schema: ValueType, zones: Zones) -> Problem | None:
     except TooDeep as error:
         return reference.problem_of(error, java_text(value))
     except BadDocument:
-        return None  # in a part that the decoder skips
+        return None  # the error is in a field that the decoder skips
     return None

@@ -364,7 +364,7 @@ def test_other_texts_are_no_defaults(text: str) -> None:
     [
         (one(["null", "string"]), one("string"), b"\0", "string can't be read from null"),
         (one(["int", "string"]), one("int"), b"\2\2x", "int can't be read from string"),
-        (one(_E), one(_E | {"symbols": ["A"]}), b"\2", "that one's enum lacks the symbol"),
+        (one(_E), one(_E | {"symbols": ["A"]}), b"\2", "the reader's enum lacks the symbol"),
     ],
 )
 def test_a_writer_whose_schema_allows_more(
