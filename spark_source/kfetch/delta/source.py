@@ -58,7 +58,7 @@ class FilesDataSource(KfetchDataSource):
         return row.add("partitions", "string").add("statistics", "string")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Returns the reader of the source's schema, which each plan has. It does not use ``schema``."""
+        """Returns the reader of the schema that each plan has. It does not use ``schema``."""
         return super().streamReader(StructType.fromJson(json.loads(self._plans[0].source_schema)))
 
     def _reader_of(self, options: SourceOptions) -> KfetchStreamReader:
