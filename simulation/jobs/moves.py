@@ -515,7 +515,7 @@ class MovesSimulation:
         )
 
     @contextmanager
-    def _open_rows(self, job: object, topics: object, query: str) -> Iterator[_TableRows]:
+    def _open_rows(self, job: object) -> Iterator[_TableRows]:
         yield _TableRows(self.lake, self._table)
 
 
@@ -529,7 +529,9 @@ class _TableRows:
         """Returns whether the table has a row."""
         return bool(self._lake.rows(self._name))
 
-    def count(self, ranges: Sequence[OffsetRange]) -> dict[str, dict[OffsetRange, int]]:
+    def count(
+        self, ranges: Sequence[OffsetRange], topics: object, query: str
+    ) -> dict[str, dict[OffsetRange, int]]:
         """Returns the number of rows of each range that has some."""
         self._lake.machine.point()
         if self._name not in self._lake.tables:
@@ -545,7 +547,7 @@ class _TableRows:
             for name in sorted(names)
         ]
 
-    def delete(self, ranges: Sequence[OffsetRange], name: str) -> int:
+    def delete(self, ranges: Sequence[OffsetRange], topics: object, query: str, name: str) -> int:
         """Delete rows in one commit. Returns their number."""
         before = self._lake.rows(name)
         rows = [row for row in before if not _in(row, ranges)]
