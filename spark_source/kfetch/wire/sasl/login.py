@@ -84,7 +84,8 @@ class Login:
             forget(began)
             raise self._refused(connection, str(cause)) from None
         except AuthenticationFailed as cause:
-            # The broker's keys may have changed, or the clock. A fresh token tells.
+            # A broker's refusal has a code. Its keys may have changed, or the clock: a fresh token
+            # tells.
             if forget(began) and "code" in cause.where:
                 raise ConnectionLost(cause.what, peer=connection.peer) from None
             raise
