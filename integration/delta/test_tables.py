@@ -309,7 +309,7 @@ def test_the_internal_source_explains_itself(
     spark.dataSource.register(FilesDataSource)
     reader = spark.readStream.format(FilesDataSource.name()).options(**options_of(kafka, topic(1)))
 
-    with pytest.raises(Exception, match="call that, not format"):
+    with pytest.raises(Exception, match=r"call that function, not format\(\)"):
         reader.load()
 
 

@@ -1,7 +1,9 @@
-"""Fixtures that run a test over both record decoders."""
+"""Both record decoders by turns, and a port without a server."""
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,3 +18,11 @@ def decode(request: pytest.FixtureRequest) -> Decode:
     from tests.kfetch.decoders import decode_with
 
     return decode_with(request.param)
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port of 127.0.0.1 on which nobody listens, and that no other process gets."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import replace
 from typing import Any
 
@@ -111,12 +110,9 @@ def test_a_server_that_never_answers(api: Any) -> None:
     assert () == state.problems
 
 
-def test_nobody_there() -> None:
+def test_nobody_there(closed_port: int) -> None:
     """Without any broker, the error is the source's own; a wrong option is an OptionError."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-
-    with pytest.raises(ConnectionLost, match=rf"127\.0\.0\.1:{port}"):
-        check({"kafka.bootstrap.servers": f"127.0.0.1:{port}"}, wait_s=0.2)
+    with pytest.raises(ConnectionLost, match=rf"127\.0\.0\.1:{closed_port}"):
+        check({"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"}, wait_s=0.2)
     with pytest.raises(OptionError, match="host:port"):
         check({"kafka.bootstrap.servers": "localhost"})

@@ -56,7 +56,7 @@ def test_a_broker_with_a_new_address(
         for address in range(3):
             assert expected(kafka, part(kafka, T0)) == read(leased, part(kafka, T0))
             node.stop()
-            node.port = 0
+            node.move()
             node.start()
             inbox.add([RangeProgress.of(part(kafka, T1, 12, 2000))])
             opened = address + 2

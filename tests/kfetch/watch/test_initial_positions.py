@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import socket
 import time
-from collections.abc import Iterator
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest
@@ -187,11 +185,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SkippingClock:
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
+def nobody(closed_port: int) -> str:
     """An address at which nobody listens."""
-    with socket.socket() as closed_port:
-        closed_port.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{closed_port.getsockname()[1]}"
+    return f"127.0.0.1:{closed_port}"
 
 
 def promised(caplog: pytest.LogCaptureFixture, reason: str) -> list[int]:

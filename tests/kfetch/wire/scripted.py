@@ -127,9 +127,10 @@ class ScriptedBroker:
         self._threads: list[threading.Thread] = []
         self.streams: set[socket.socket] = set()
         self._listener: socket.socket | None = None
-        self._kept_port: socket.socket | None = None
-        """While the broker is stopped: nobody else gets its port, and who connects is refused."""
-        self.port = 0
+        self._kept_port: socket.socket
+        """While the broker is stopped, nobody else gets its port, and who connects is refused."""
+        self.port: int
+        self._take_port()
         self.start()
 
     @property
@@ -157,11 +158,20 @@ class ScriptedBroker:
         assert arrived, f"{count} requests of {api.name} were expected"
         return self.asked(api)
 
+    def _take_port(self) -> None:
+        self._kept_port = socket.socket()
+        self._kept_port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._kept_port.bind(("127.0.0.1", 0))
+        self.port = self._kept_port.getsockname()[1]
+
+    def move(self) -> None:
+        """Leave the port for another one. The broker must be stopped."""
+        self._kept_port.close()
+        self._take_port()
+
     def start(self) -> None:
         """Listen (again), on the same port as before."""
-        self._release_port()
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        self.port = self._listener.getsockname()[1]
+        self._listener = socket.create_server(("127.0.0.1", self.port), reuse_port=True)
         self._spawn(self._accept, self._listener)
 
     def stop(self) -> None:
@@ -171,9 +181,6 @@ class ScriptedBroker:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
-            self._kept_port = socket.socket()
-            self._kept_port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._kept_port.bind(("127.0.0.1", self.port))
         # A connection that is just accepted must not outlive ``drop``: accepting ends first.
         self._join(self._threads[:1])
         self.drop()
@@ -183,12 +190,7 @@ class ScriptedBroker:
     def close(self) -> None:
         """Stop for good."""
         self.stop()
-        self._release_port()
-
-    def _release_port(self) -> None:
-        if self._kept_port is not None:
-            self._kept_port.close()
-            self._kept_port = None
+        self._kept_port.close()
 
     def _join(self, threads: Iterable[threading.Thread]) -> None:
         for thread in threads:

@@ -43,17 +43,12 @@ def resolver(monkeypatch: pytest.MonkeyPatch, *hosts: tuple[str, int]) -> None:
     monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, **__: found)
 
 
-def closed_port() -> int:
-    """Returns a port of this machine on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-def test_each_address_is_tried(kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_address_is_tried(
+    kafka: LittleKafka, closed_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If the first address of a name refuses, the next one is used."""
     live = kafka.nodes[1].port
-    resolver(monkeypatch, ("127.0.0.1", closed_port()), ("127.0.0.1", live))
+    resolver(monkeypatch, ("127.0.0.1", closed_port), ("127.0.0.1", live))
     with closing(Cluster((("kafka.example", 9092),), OPTIONS)) as cluster:
         assert cluster.view(["t"], soon()).exists(T0)
 
@@ -157,9 +152,9 @@ def test_shares(left_s: float, count: int) -> None:
         assert share_s <= left_s / 2
 
 
-def test_the_first_cause_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_cause_is_reported(closed_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """If no address accepts, the error has the first cause and the name."""
-    resolver(monkeypatch, ("127.0.0.1", closed_port()), ("127.0.0.1", closed_port()))
+    resolver(monkeypatch, *[("127.0.0.1", closed_port)] * 2)
     with pytest.raises(ConnectionLost, match=r"no connection to kafka\.example:9092: .*refused"):
         open_stream("kafka.example", 9092, NETWORK, time.monotonic() + 5)
 

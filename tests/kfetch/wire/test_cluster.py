@@ -81,7 +81,7 @@ def test_connections_to_former_addresses_are_closed(kafka: LittleKafka, cluster:
     for _ in range(6):
         cluster.offsets({T1: -1}, soon())
         node.stop()
-        node.port = 0
+        node.move()
         node.start()
 
     assert len(cluster.servers._connections) <= 3
@@ -207,11 +207,9 @@ def test_a_broker_that_can_not_tell_is_not_the_only_voice(
         assert {0, 1} == {*cluster.view({"t"}, soon(1)).topics["t"].leaders}
 
 
-def test_dead_bootstrap_broker(kafka: LittleKafka) -> None:
+def test_dead_bootstrap_broker(kafka: LittleKafka, closed_port: int) -> None:
     """The next bootstrap broker is asked when the first is down."""
-    with ScriptedBroker() as dead:
-        pass
-    bootstrap = (("127.0.0.1", dead.port), ("127.0.0.1", kafka.nodes[2].port))
+    bootstrap = (("127.0.0.1", closed_port), ("127.0.0.1", kafka.nodes[2].port))
     cluster = Cluster(bootstrap, OPTIONS)
 
     assert cluster.view(["t"], soon()).exists(T0)

@@ -19,7 +19,6 @@ from tests.kfetch.wire import helpers
 from tests.kfetch.wire.certificates import Authority, server_context
 from tests.kfetch.wire.helpers import T0, soon
 from tests.kfetch.wire.little import LittleKafka
-from tests.kfetch.wire.scripted import ScriptedBroker
 
 AUTHORITY = Authority()
 TLS = TlsOptions(truststore=Store(pem=Secret(AUTHORITY.pem)))
@@ -82,13 +81,11 @@ def test_a_bad_certificate_fails_at_once(
 
 
 def test_another_server_may_be_starting(
-    kafka: LittleKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    kafka: LittleKafka, closed_port: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While another bootstrap server may come up, kfetch retries. The error is the certificate."""
     secured(kafka, tmp_path, "127.0.0.1", days=-1)
-    with ScriptedBroker() as away:
-        pass
-    addresses = (("127.0.0.1", away.port), ("127.0.0.1", kafka.nodes[1].port))
+    addresses = (("127.0.0.1", closed_port), ("127.0.0.1", kafka.nodes[1].port))
     with pytest.raises(TlsFailed, match="no success in"):
         Cluster(addresses, OPTIONS, patient=False).view(["t"], soon(0.3))
 

@@ -46,11 +46,11 @@ def test_a_first_question_to_a_wrong_listener(
     assert patient == any("expects a log-in by SASL" in text for text in caplog.messages)
 
 
-def test_a_wrong_listener_beside_a_broker_that_is_away(wrong: ScriptedBroker) -> None:
+def test_a_wrong_listener_beside_a_broker_that_is_away(
+    wrong: ScriptedBroker, closed_port: int
+) -> None:
     """While a server may be starting, kfetch retries. The error names the wrong listener."""
-    with ScriptedBroker() as dead:
-        pass
-    servers = address(dead), address(wrong)
+    servers = ("127.0.0.1", closed_port), address(wrong)
     with (
         closing(Cluster(servers, OPTIONS, patient=False)) as cluster,
         pytest.raises(WrongListener, match="no success in"),

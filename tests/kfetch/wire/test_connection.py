@@ -133,12 +133,11 @@ def test_a_slow_broker_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         connection.close()
 
 
-def test_nobody_listens() -> None:
+def test_nobody_listens(closed_port: int) -> None:
     """A refused connection says where, why, and what to check."""
-    with ScriptedBroker() as broker:
-        port = broker.port
-    with pytest.raises(ConnectionLost, match=rf"no connection to 127.0.0.1:{port}: .*refused"):
-        Connection.open("127.0.0.1", port, OPTIONS, soon())
+    refused = rf"no connection to 127.0.0.1:{closed_port}: .*refused"
+    with pytest.raises(ConnectionLost, match=refused):
+        Connection.open("127.0.0.1", closed_port, OPTIONS, soon())
 
 
 def test_replies_in_order(broker: ScriptedBroker, connection: Connection) -> None:

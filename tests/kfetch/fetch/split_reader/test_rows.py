@@ -189,5 +189,5 @@ def test_a_broker_that_moves_leaves_no_fetcher(kafka: LittleKafka) -> None:
         assert moves + 1 == inline_query.stats().sessions_opened
         assert len(inline_query._running) <= 2
         node.stop()
-        node.port = 0
+        node.move()
         node.start()

@@ -200,12 +200,10 @@ def test_retries_end_at_the_deadline(oidc: Endpoint) -> None:
         request_token(oidc.source, soon(0.2))
 
 
-def test_nobody_listens() -> None:
+def test_nobody_listens(closed_port: int) -> None:
     """A refused connection is retried, and the error names the endpoint without its query."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
     source = ClientCredentials(
-        url=f"http://127.0.0.1:{port}/token?tenant=hush",
+        url=f"http://127.0.0.1:{closed_port}/token?tenant=hush",
         client_id="me",
         client_secret=Secret(SECRET),
         backoff_s=0.01,
@@ -213,7 +211,9 @@ def test_nobody_listens() -> None:
     with pytest.raises(TokenUnavailable) as caught:
         request_token(source, soon(0.05))
 
-    assert f"the token endpoint http://127.0.0.1:{port}/token gives no answer" in str(caught.value)
+    assert f"the token endpoint http://127.0.0.1:{closed_port}/token gives no answer" in str(
+        caught.value
+    )
     assert "hush" not in str(caught.value)
 
 
