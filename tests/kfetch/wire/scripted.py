@@ -166,8 +166,8 @@ class ScriptedBroker:
 
     def move(self) -> None:
         """Leave the port for another one. The broker must be stopped."""
-        self._kept_port.close()
-        self._take_port()
+        with self._kept_port:
+            self._take_port()
 
     def start(self) -> None:
         """Listen (again), on the same port as before."""
