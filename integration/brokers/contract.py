@@ -12,7 +12,7 @@ from kafka.errors import TopicAlreadyExistsError
 from integration.brokers.reading import Query
 from integration.brokers.versions import API_NAMES, Release
 from integration.contract import content
-from integration.contract.content import put
+from integration.contract.content import append
 from integration.records import producer
 from integration.streams import wait_until
 from kfetch.errors import BrokerError
@@ -46,8 +46,8 @@ def mixed_topic(cluster: Servers, name: str) -> str:
     for number, codec in enumerate(content.CODECS):
         with producer(cluster, compression_type=codec, **settings) as sender:
             place = TopicPartition(name, number)
-            put(sender, place, small[number :: len(content.CODECS)])
-            put(sender, place, [] if codec == "lz4" else large)
+            append(sender, place, small[number :: len(content.CODECS)])
+            append(sender, place, [] if codec == "lz4" else large)
     return name
 
 

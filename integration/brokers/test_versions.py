@@ -25,7 +25,7 @@ from integration.brokers.sending import sending
 from integration.brokers.versions import CHECKED_EPOCHS, RELEASES, TOPIC_IDS, Release, release
 from integration.conftest import TopicFactory
 from integration.contract import content
-from integration.contract.content import Content, by_kafka_python, by_spark, by_worker, put
+from integration.contract.content import Content, append, by_kafka_python, by_spark, by_worker
 from integration.contract.test_mixed_content import everything, in_millis
 from integration.faults.test_broker import PARTITIONS, every
 from integration.faults.test_truncation import KEPT, LOST, NEW, Unclean
@@ -286,7 +286,7 @@ def timed_topic(cluster: contract.Servers, name: str) -> str:
     """Fill a topic with 100 records, at the times 1000 to 1099."""
     with producer(cluster, linger_ms=20) as sender:
         records = [Content(b"k", b"v", timestamp=1000 + n) for n in range(100)]
-        put(sender, TopicPartition(name, 0), records)
+        append(sender, TopicPartition(name, 0), records)
     return name
 
 

@@ -1,5 +1,4 @@
-"""Records of every kind that Kafka can hold, and three ways to read them: as rows of kafka-python,
-of kfetch and of Spark.
+"""Records of every kind that Kafka can hold, and three readers: kafka-python, kfetch and Spark.
 
 kafka-python's consumer is the reference. A row is (key, value, topic, partition, offset, timestamp
 in milliseconds, timestampType, headers). ``headers`` is None if the record has no headers.
@@ -31,20 +30,20 @@ Row = tuple[Any, ...]
 
 
 class Content(NamedTuple):
-    """What a producer may set of a record."""
+    """The parts of a record that a producer chooses."""
 
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp: int | None = None
-    """Milliseconds; None is the time of sending."""
+    """Milliseconds since 1970; None: kafka-python takes the time of sending."""
 
 
 def mixed() -> list[Content]:
     """Nulls, empties, Unicode, headers of every kind, large values and many small ones."""
-    chance = random.Random(1)
-    pieces = (None, b"", b"\x00", "schlüssel ключ 鍵 🔑".encode(), b"\xff\xfe not UTF-8")
-    headers: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
+    rng = random.Random(1)
+    keys_and_values = (None, b"", b"\x00", "schlüssel ключ 鍵 🔑".encode(), b"\xff\xfe not UTF-8")
+    header_lists: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
         (),
         (("h", b"1"),),
         (("h", None),),
@@ -53,36 +52,42 @@ def mixed() -> list[Content]:
         (("größe 大きさ 📏", "naïve".encode()), ("n" * 300, b"v" * 3000)),
     )
     records = [
-        Content(key, value, listed) for key in pieces for value in pieces for listed in headers
+        Content(key, value, headers)
+        for key in keys_and_values
+        for value in keys_and_values
+        for headers in header_lists
     ]
-    records += [Content(b"k%d" % n, b"v" * chance.randrange(200)) for n in range(2000)]
-    records += [Content(b"large", chance.randbytes(MIB)), Content(b"large", b"A" * MIB)]
-    chance.shuffle(records)
+    records += [Content(b"k%d" % n, b"v" * rng.randrange(200)) for n in range(2000)]
+    records += [Content(b"large", rng.randbytes(MIB)), Content(b"large", b"A" * MIB)]
+    rng.shuffle(records)
     return records
 
 
-def put(sender: KafkaProducer, place: TopicPartition, records: Iterable[Content]) -> None:
-    """Append records past ``send``, which refuses null header values and records that have neither
-    key nor value."""
-    sender.partitions_for(place.topic)
+def append(producer: KafkaProducer, partition: TopicPartition, records: Iterable[Content]) -> None:
+    """Append records without ``KafkaProducer.send``.
+
+    ``send`` refuses null header values, and records that have neither key nor value.
+    """
+    producer.partitions_for(partition.topic)  # fetches the topic's metadata
     for record in records:
-        sender._accumulator.append(
-            place, record.timestamp, record.key, record.value, list(record.headers)
+        producer._accumulator.append(
+            partition, record.timestamp, record.key, record.value, list(record.headers)
         )
-        sender._sender.wakeup()
+        producer._sender.wakeup()
 
 
 @contextmanager
 def every_codec() -> Iterator[None]:
-    """Let kafka-python use pyarrow's codecs, for want of the three packages that it knows.
+    """Lets kafka-python compress and decompress with pyarrow, and send null header values.
 
-    Not kfetch's: a mistake that both sides share would not be seen. And let its producer's
-    accounting pass over null header values, which its record builder writes.
+    kafka-python knows three packages for codecs, and none of them is installed. The codecs are not
+    kfetch's: a test would not see a mistake that both sides share. kafka-python writes null header
+    values, but fails when it counts their bytes.
     """
-    raw_snappy = SimpleNamespace(compress=_compressor("snappy"), decompress=_unsnappy)
+    snappy = SimpleNamespace(compress=_compressor("snappy"), decompress=_unsnappy)
     with (
-        patch("kafka.producer.producer_batch.len", _length, create=True),
-        patch("kafka.codec.snappy", raw_snappy),
+        patch("kafka.producer.producer_batch.len", _length_or_zero, create=True),
+        patch("kafka.codec.snappy", snappy),
         patch("kafka.codec.lz4", True),
         patch("kafka.codec.zstd", True),
         patch.object(default_records, "lz4_encode", _compressor("lz4")),
@@ -93,7 +98,7 @@ def every_codec() -> Iterator[None]:
         yield
 
 
-def _length(value: Any) -> int:
+def _length_or_zero(value: Any) -> int:
     return 0 if value is None else len(value)
 
 
@@ -107,7 +112,7 @@ def _decompressor(codec: str) -> Any:
 
 def _unsnappy(data: bytes) -> bytes:
     size = shift = at = 0
-    while True:  # a varint: the size of what comes out
+    while True:  # the data starts with a varint: its size when decompressed
         size |= (data[at] & 0x7F) << shift
         shift, at = shift + 7, at + 1
         if data[at - 1] < 0x80:
@@ -132,8 +137,8 @@ def by_kafka_python(cluster: Cluster, topic: str) -> list[Row]:
 
 
 def by_worker(cluster: Cluster, topic: str, **options: str) -> list[Row]:
-    """The rows of a topic that kfetch's two halves see, without a Spark between them."""
-    asked = parse(
+    """The rows of a topic that kfetch's driver plans and its worker reads, without Spark."""
+    parsed = parse(
         {
             "kafka.bootstrap.servers": cluster.bootstrap_servers,
             "subscribe": topic,
@@ -143,43 +148,43 @@ def by_worker(cluster: Cluster, topic: str, **options: str) -> list[Row]:
         }
         | options
     )
-    driver = Driver(asked)
+    driver = Driver(parsed)
     try:
         start = driver.initial_offsets()
         end = driver.next_end(start, None)
         splits = [] if end is None else driver.splits(start, end)
-        batches = [batch for split in splits for batch in worker.read(split, asked)]
+        batches = [batch for split in splits for batch in worker.read(split, parsed)]
     finally:
         driver.close()
-    return sorted((row for batch in batches for row in _rows(batch)), key=_place)
+    return sorted((row for batch in batches for row in _rows(batch)), key=_position)
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[Row]:
     columns = [column.to_pylist() for column in batch.drop_columns(["timestamp", "headers"])]
     micros = batch.column("timestamp").cast(pa.int64()).to_pylist()
     headers = batch.column("headers").to_pylist()
-    for (*front, kind), micro, listed in zip(
+    for (*front, timestamp_type), micro, header_structs in zip(
         zip(*columns, strict=True), micros, headers, strict=True
     ):
         assert 0 == micro % 1000
-        pairs = None if listed is None else [(h["key"], h["value"]) for h in listed]
-        yield (*front, micro // 1000, kind, pairs)
+        pairs = None if header_structs is None else [(h["key"], h["value"]) for h in header_structs]
+        yield (*front, micro // 1000, timestamp_type, pairs)
 
 
 def by_spark(rows: Iterable[Any]) -> list[Row]:
-    """The same of Spark's rows, whose timestamp is milliseconds already."""
-    return sorted((_spark_row(row) for row in rows), key=_place)
+    """The rows that Spark sees. Their column ``millis`` is the timestamp."""
+    return sorted((_spark_row(row) for row in rows), key=_position)
 
 
 def _spark_row(row: Any) -> Row:
     headers = None if row.headers is None else [(h.key, _bytes(h.value)) for h in row.headers]
-    place = (row.topic, row.partition, row.offset, row.millis, row.timestampType)
-    return (_bytes(row.key), _bytes(row.value), *place, headers)
+    middle = (row.topic, row.partition, row.offset, row.millis, row.timestampType)
+    return (_bytes(row.key), _bytes(row.value), *middle, headers)
 
 
 def _bytes(value: Any) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def _place(row: Row) -> tuple[str, int, int]:
+def _position(row: Row) -> tuple[str, int, int]:
     return row[2], row[3], row[4]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from integration.conftest import TopicFactory
 from integration.contract import content
-from integration.contract.content import Content, by_kafka_python, by_spark, by_worker, put
+from integration.contract.content import Content, append, by_kafka_python, by_spark, by_worker
 from integration.records import producer
 from integration.streams import drain, kfetch, wait_until
 from kfetch_jobs.kafka import Cluster
@@ -49,9 +49,9 @@ def mixed(kafka: Cluster) -> str:
     with content.every_codec():
         for number, codec in enumerate(content.CODECS):
             with producer(kafka, compression_type=codec, **LARGE) as sender:
-                put(sender, TopicPartition(name, number), records)
-                put(sender, last, records[number::10])
-                put(sender, last, records[number + 5 :: 10])
+                append(sender, TopicPartition(name, number), records)
+                append(sender, last, records[number::10])
+                append(sender, last, records[number + 5 :: 10])
     return name
 
 
@@ -109,8 +109,8 @@ def test_log_append_time_is_the_brokers(
     records = [Content(b"k%d" % n, b"v", timestamp=1000 + n) for n in range(100)]
     for codec in (None, "zstd"):
         with producer(kafka, compression_type=codec, linger_ms=20) as sender:
-            put(sender, TopicPartition(name, 0), records)
-            put(sender, TopicPartition(beside, 0), records)
+            append(sender, TopicPartition(name, 0), records)
+            append(sender, TopicPartition(beside, 0), records)
     seen = by_kafka_python(kafka, name) + by_kafka_python(kafka, beside)
 
     delivered = drain(in_millis(kfetch(spark, kafka, **everything(f"{name},{beside}"))), tmp_path)
@@ -128,10 +128,10 @@ def test_extreme_timestamps_survive(
     times = [253_402_300_799_999, 0, 1, -1, -2, -86_400_000, 1_700_000_000_123, -62_135_596_800_000]
     with producer(kafka, linger_ms=50) as sender:
         place = TopicPartition(name, 0)
-        put(sender, place, [Content(b"k", b"v", timestamp=time) for time in times])
+        append(sender, place, [Content(b"k", b"v", timestamp=time) for time in times])
         sender.flush(30)
         for time in times:
-            put(sender, place, [Content(b"alone", b"v", timestamp=time)])
+            append(sender, place, [Content(b"alone", b"v", timestamp=time)])
             sender.flush(30)
 
     delivered = drain(in_millis(kfetch(spark, kafka, **everything(name))), tmp_path)
@@ -162,7 +162,7 @@ def test_a_compacted_topic(
             stays = Content(b"round-%d" % next(rounds), b"v")
             again = [Content(b"k%d" % n, b"v" if n % 3 else None) for n in range(50)]
             for partition in range(2):
-                put(sender, TopicPartition(name, partition), [stays, *again])
+                append(sender, TopicPartition(name, partition), [stays, *again])
             sender.flush(30)
             return gaps(by_kafka_python(kafka, name), partitions=2) > 100
 

@@ -1,4 +1,4 @@
-"""The page in a real browser, over a real Kafka and Spark: what a person sees and does there."""
+"""The page in a real browser, over a real Kafka and Spark: what a user sees and does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kfetch_jobs.kafka.ready import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-BROKEN = """\
+BROKEN_JOB = """\
 source:
   cluster: main
   subscribe: {topic}
@@ -32,14 +32,14 @@ sink:
 trigger: continuous
 """
 PROGRAMS = ("chromium", "chromedriver")
-FITS = """\
+PAGE_FITS_WINDOW = """\
 const plots = [...document.querySelectorAll(".plot")];
 return innerWidth === arguments[0] && document.documentElement.scrollWidth <= innerWidth &&
   plots.every((box) => box.querySelector("canvas").clientWidth === box.clientWidth);"""
 
 
-class Person:
-    """Somebody in front of a browser, who waits until things are as they should be."""
+class User:
+    """A user of the page. Its methods wait until the page shows what they expect."""
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
@@ -48,48 +48,48 @@ class Person:
         )
 
     def text(self, selector: str) -> str:
-        """What is read there; nothing if it is not there."""
-        found = self.driver.find_elements(By.CSS_SELECTOR, selector)
-        return found[0].text if found else ""
+        """The text of the first element that the selector finds; empty if there is none."""
+        elements = self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return elements[0].text if elements else ""
 
-    def until(self, condition: Callable[[], object], told: str) -> None:
-        """Wait for it, while the page renews itself."""
-        body = "; the page says: {}"
+    def wait_until(self, condition: Callable[[], object], failure: str) -> None:
+        """Wait for a condition while the page refreshes itself. ``failure``: the error's start."""
         try:
             self._wait.until(lambda _: condition())
         except Exception as error:
-            raise AssertionError(told + body.format(self.text("body"))) from error
+            raise AssertionError(f"{failure}; the page says: {self.text('body')}") from error
 
     def sees(self, selector: str, *words: str) -> None:
-        """Wait for words."""
-        self.until(
+        """Wait until the element has all these words."""
+        self.wait_until(
             lambda: all(word in self.text(selector) for word in words),
             f"{selector} never had {words}",
         )
 
     def press(self, label: str) -> None:
-        """Press a button of the job's page."""
+        """Press the button that starts with this label."""
         self.driver.find_element(By.XPATH, f"//button[starts-with(., '{label}')]").click()
 
     def type(self, selector: str, text: str) -> None:
-        """Type into a field."""
+        """Type a text into a field."""
         self.driver.find_element(By.CSS_SELECTOR, selector).send_keys(text)
 
-    def turns(self, width: int, height: int) -> None:
-        """The window is so large now: curves fill their boxes, and nothing lies beside the page."""
+    def resizes(self, width: int, height: int) -> None:
+        """Resize the window. Each plot must fill its box, and the page must fit the window."""
         self.driver.set_window_size(width, height)
-        self.until(
-            lambda: self.driver.execute_script(FITS, width), f"it does not fit {width}x{height}"
+        self.wait_until(
+            lambda: self.driver.execute_script(PAGE_FITS_WINDOW, width),
+            f"it does not fit {width}x{height}",
         )
 
-    def complaints(self) -> list[str]:
-        """What the browser says of the page: refused scripts, errors, files that are missing."""
+    def browser_errors(self) -> list[str]:
+        """The browser's errors since the last call, such as refused scripts and missing files."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
 
 @pytest.fixture
-def person() -> Iterator[Person]:
-    """With Debian's chromium."""
+def user() -> Iterator[User]:
+    """A user with Debian's chromium."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     assert not missing, f"{' and '.join(missing)} missing: make browser installs them"
     options = webdriver.ChromeOptions()
@@ -101,97 +101,111 @@ def person() -> Iterator[Person]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
     try:
-        yield Person(driver)
+        yield User(driver)
     finally:
         driver.quit()
 
 
-def test_the_page(supervised_project: Project, kafka: Cluster, person: Person) -> None:
-    """Rows move without a reload, curves follow the window, a job is paused and goes on, another's
-    error is there in full."""
+def test_a_user_watches_pauses_and_resumes_a_job(
+    supervised_project: Project, kafka: Cluster, user: User
+) -> None:
+    """The page shows new rows without a reload, and its plots follow the window's size. The user
+    pauses and resumes a job, and reads the whole error of another job."""
     project = supervised_project
-    broken = BROKEN.format(topic=topic_of(project))
+    broken = BROKEN_JOB.format(topic=topic_of(project))
     (project.directory / "jobs" / "broken.yml").write_text(broken)
     produce(project, kafka, 0)
     address = f"127.0.0.1:{free_ports(1)[0]}"
     project.kfetch("up", "--detach", "--listen", address)
 
-    person.driver.get(f"http://{address}/")
-    person.sees("h1", "1 of 2 jobs needs attention")
-    person.sees("#call-broken", "given up", "no_such_column")
-    person.sees("#job-clicks", "running", "nothing left to read")
+    user.driver.get(f"http://{address}/")
+    user.sees("h1", "1 of 2 jobs needs attention")
+    user.sees("#call-broken", "given up", "no_such_column")
+    user.sees("#job-clicks", "running", "nothing left to read")
 
-    person.driver.get(f"http://{address}/jobs/clicks")
-    person.sees(".batches tbody tr", f"{EACH}")
-    last = person.text(".batches tbody tr td")
+    user.driver.get(f"http://{address}/jobs/clicks")
+    user.sees(".batches tbody tr", f"{EACH}")
+    last = user.text(".batches tbody tr td")
     produce(project, kafka, EACH)
-    person.until(lambda: person.text(".batches tbody tr td") not in ("", last), "no rows moved")
-    person.sees("#heat", "2 partitions, none behind")
-    person.until(lambda: person.driver.find_elements(By.CSS_SELECTOR, "#plot-lag canvas"), "plot")
-    person.turns(900, 400)
-    person.turns(400, 800)
-    person.turns(1280, 1000)
-    person.sees(".executor tbody", "broker", "session")
+    user.wait_until(
+        lambda: user.text(".batches tbody tr td") not in ("", last),
+        "the page shows no new micro-batch",
+    )
+    user.sees("#heat", "2 partitions, none behind")
+    user.wait_until(
+        lambda: user.driver.find_elements(By.CSS_SELECTOR, "#plot-lag canvas"),
+        "the page has no plot of the lag",
+    )
+    user.resizes(900, 400)
+    user.resizes(400, 800)
+    user.resizes(1280, 1000)
+    user.sees(".executor tbody", "broker", "session")
 
-    person.press("Pause")
-    person.sees("#notice", "it pauses")
-    person.sees(".is", "paused")
+    user.press("Pause")
+    user.sees("#notice", "it pauses")
+    user.sees(".is", "paused")
     assert "paused" == project.jobs()["clicks"]["phase"]
     produce(project, kafka, 2 * EACH)
-    person.press("Resume")
-    person.sees(".is", "running")
-    person.until(lambda: person.text(".batches tbody tr td:nth-child(3)") == f"{EACH}", "resumed")
-    person.sees(".runs tbody", "still runs", "stopped")
-    assert [] == person.complaints()
+    user.press("Resume")
+    user.sees(".is", "running")
+    user.wait_until(
+        lambda: user.text(".batches tbody tr td:nth-child(3)") == f"{EACH}",
+        "the resumed job reads nothing",
+    )
+    user.sees(".runs tbody", "still runs", "stopped")
+    assert [] == user.browser_errors()
 
-    person.driver.get(f"http://{address}/jobs/broken")
-    person.sees(".error", "Start it again when the cause is gone", "no_such_column")
-    person.sees(".runs tbody", "config")
-    assert [] == person.complaints()
-    assert person.driver.title.startswith("broken given up")
+    user.driver.get(f"http://{address}/jobs/broken")
+    user.sees(".error", "Start it again when the cause is gone", "no_such_column")
+    user.sees(".runs tbody", "config")
+    assert [] == user.browser_errors()
+    assert user.driver.title.startswith("broken given up")
 
 
 TOKEN = "a-token-of-the-shop-1"
 
 
-def test_who_comes_from_elsewhere_logs_in(supervised_project: Project, person: Person) -> None:
-    """Where others reach the page: a wrong token is told so, the right one leads to what was asked
-    for, in a cookie that no script and no other site gets; logged out, it is needed again."""
+def test_a_page_that_other_machines_reach_needs_a_log_in(
+    supervised_project: Project, user: User
+) -> None:
+    """A wrong token is refused with a message. The right one leads to the page that the user asked
+    for. It sets a cookie that no script and no other site can read. After a log-out, the page asks
+    for the token again."""
     project = supervised_project
     file = project.directory / "jobs" / "clicks.yml"
     file.write_text(f"enabled: false\n{file.read_text()}")
     project.environ["KFETCH_TOKEN"] = TOKEN
     port = free_ports(1)[0]
-    told = project.kfetch("up", "--detach", "--listen", f"0.0.0.0:{port}")
+    output = project.kfetch("up", "--detach", "--listen", f"0.0.0.0:{port}")
     assert (
         f"page: http://127.0.0.1:{port}/, from other machines at port {port} of this one; log"
-        in told
+        in output
     )
 
     page = f"http://127.0.0.1:{port}"
-    person.driver.get(f"{page}/jobs/clicks")
-    person.sees("h1", "Log in")
-    assert [] == person.complaints()
-    person.type("#token", "not-the-token-of-the-shop")
-    person.press("Log in")
-    person.sees("#wrong", "That is not the token.")
-    (refused,) = person.complaints()
+    user.driver.get(f"{page}/jobs/clicks")
+    user.sees("h1", "Log in")
+    assert [] == user.browser_errors()
+    user.type("#token", "not-the-token-of-the-shop")
+    user.press("Log in")
+    user.sees("#wrong", "That is not the token.")
+    (refused,) = user.browser_errors()
     assert "403" in refused
-    assert [] == person.driver.get_cookies()
+    assert [] == user.driver.get_cookies()
 
-    person.type("#token", TOKEN)
-    person.press("Log in")
-    person.sees("h1", "clicks")
-    assert f"{page}/jobs/clicks" == person.driver.current_url
-    (cookie,) = person.driver.get_cookies()
+    user.type("#token", TOKEN)
+    user.press("Log in")
+    user.sees("h1", "clicks")
+    assert f"{page}/jobs/clicks" == user.driver.current_url
+    (cookie,) = user.driver.get_cookies()
     assert (True, "Strict") == (cookie["httpOnly"], cookie["sameSite"])
     assert 11 * 3600 < cookie["expiry"] - time.time() <= 12 * 3600
-    assert "" == person.driver.execute_script("return document.cookie")
-    assert TOKEN not in person.driver.page_source + cookie["value"]
+    assert "" == user.driver.execute_script("return document.cookie")
+    assert TOKEN not in user.driver.page_source + cookie["value"]
 
-    person.press("log out")
-    person.sees("h1", "Log in")
-    assert [] == person.driver.get_cookies()
-    person.driver.get(f"{page}/")
-    person.sees("h1", "Log in")
-    assert [] == person.complaints()
+    user.press("log out")
+    user.sees("h1", "Log in")
+    assert [] == user.driver.get_cookies()
+    user.driver.get(f"{page}/")
+    user.sees("h1", "Log in")
+    assert [] == user.browser_errors()

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from integration.conftest import TopicFactory
 from integration.contract import content
-from integration.contract.content import by_kafka_python, by_spark, put
+from integration.contract.content import append, by_kafka_python, by_spark
 from integration.records import producer
 from integration.streams import drain
 from kfetch_jobs.kafka import Cluster
@@ -31,7 +31,7 @@ def test_a_stream_and_a_batch_have_the_connectors_rows(
         for partition, codec in enumerate(content.CODECS):
             large = {"max_request_size": 4 * content.MIB, "linger_ms": 20}
             with producer(kafka, compression_type=codec, **large) as sender:
-                put(sender, TopicPartition(name, partition), records)
+                append(sender, TopicPartition(name, partition), records)
         written = by_kafka_python(kafka, name)
     servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
     asked = {"subscribe": name, "startingOffsets": "earliest", "includeHeaders": "true"}

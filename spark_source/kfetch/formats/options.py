@@ -38,8 +38,8 @@ def chosen_formats(read: OptionReader, topics: tuple[str, ...] = ()) -> ChosenFo
     chosen = {column: _format(column, read) for column in _COLUMNS}
     dead_letters = bool(read(OPTIONS["deadLetters"]))
     default = "PERMISSIVE" if dead_letters else ""
-    made = (_typed(column, read, text, topics, default) for column, text in chosen.items())
-    typed = tuple(item for item in made if item is not None)
+    maybe_typed = (_typed(column, read, text, topics, default) for column, text in chosen.items())
+    typed = tuple(item for item in maybe_typed if item is not None)
     check_used(read, has_registry=any(item.registry for item in typed))
     strings = tuple(column for column, text in chosen.items() if text == "string")
     if dead_letters:

@@ -1,4 +1,4 @@
-"""The end of ``kfetch demo --open``. The supervisor and the browser are doubles here."""
+"""``kfetch demo --open`` starts a supervisor and opens its page. Both are fakes here."""
 
 from __future__ import annotations
 
@@ -12,63 +12,68 @@ from kfetch_jobs.demo import page
 from kfetch_jobs.errors import DemoError
 
 
-class Supervisor:
-    """Stands in for the process of ``kfetch up``."""
+class FakeSupervisor:
+    """Takes the place of the process ``kfetch up``."""
 
-    ending: BaseException = KeyboardInterrupt()
-    """What happens while the caller waits."""
-    last: Supervisor
+    check_raises: BaseException = KeyboardInterrupt()
+    """The error of ``check``. The default is the user's Ctrl-C."""
+    started: FakeSupervisor
+    """The supervisor that the code under test has started."""
 
     def __init__(
         self, words: Sequence[str], project: Path, environ: Mapping[str, str], log: Path
     ) -> None:
-        self.words, self.environ, self.stopped = words, environ, False
-        type(self).last = self
+        self.arguments, self.environ, self.stopped = words, environ, False
+        type(self).started = self
 
     def check(self) -> None:
-        raise self.ending
+        raise self.check_raises
 
     def stop(self) -> None:
         self.stopped = True
 
 
 @pytest.fixture
-def supervisor(monkeypatch: pytest.MonkeyPatch) -> type[Supervisor]:
-    class Fresh(Supervisor):
-        pass
+def supervisor(monkeypatch: pytest.MonkeyPatch) -> type[FakeSupervisor]:
+    class SupervisorOfOneTest(FakeSupervisor):
+        """Keeps the class attributes of one test from the next one."""
 
-    monkeypatch.setattr(page, "Worker", Fresh)
-    monkeypatch.setattr(page, "is_free", lambda port: False)
-    return Fresh
+    monkeypatch.setattr(page, "Worker", SupervisorOfOneTest)
+    monkeypatch.setattr(page, "is_free", lambda port: False)  # the page is up at once
+    return SupervisorOfOneTest
 
 
-@pytest.mark.parametrize("found", [True, False])
-def test_the_page_opens_until_ctrl_c(
-    supervisor: type[Supervisor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: bool
+@pytest.mark.parametrize("has_browser", [True, False])
+def test_the_page_opens_and_ctrl_c_stops_the_supervisor(
+    supervisor: type[FakeSupervisor],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    has_browser: bool,
 ) -> None:
-    """The browser gets the supervisor's address. Ctrl-C stops the supervisor and is no error."""
+    """The browser opens the supervisor's address. Ctrl-C stops the supervisor without an error."""
     opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or found)
-    lines: list[str] = []
-    variables = {"KFETCH_TOKEN": "of the shell", "KFETCH_STORAGE": "here"}
-    page.open_until_interrupted(tmp_path / "kfetch.yml", variables, tmp_path, lines.append)
-    started = supervisor.last
+    monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or has_browser)
+    announced: list[str] = []
+    variables = {"KFETCH_TOKEN": "a token of the user's shell", "KFETCH_STORAGE": "/storage"}
+    page.open_until_interrupted(tmp_path / "kfetch.yml", variables, tmp_path, announced.append)
+    started = supervisor.started
+    address = started.arguments[-1]
 
-    assert opened == [f"http://{started.words[-1]}/"]
-    assert ("up", "127.0.0.1") == (started.words[0], started.words[-1].split(":")[0])
-    assert ("", "here") == (started.environ["KFETCH_TOKEN"], started.environ["KFETCH_STORAGE"])
+    assert opened == [f"http://{address}/"]
+    assert ("up", "127.0.0.1") == (started.arguments[0], address.split(":")[0])
+    assert ("", "/storage") == (started.environ["KFETCH_TOKEN"], started.environ["KFETCH_STORAGE"])
     assert started.stopped
-    assert f"page: {opened[0]}" == lines[0]
-    assert found == ("kfetch found no browser: open the page yourself" not in lines)
+    assert f"page: {opened[0]}" == announced[0]
+    assert has_browser == ("kfetch found no browser: open the page yourself" not in announced)
 
 
-def test_a_supervisor_that_ends_is_an_error(
-    supervisor: type[Supervisor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_the_demo_fails_if_the_supervisor_ends(
+    supervisor: type[FakeSupervisor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The demo fails with the supervisor's error, and nothing is left running."""
+    """The demo raises the supervisor's error, and stops the supervisor's process."""
     monkeypatch.setattr(webbrowser, "open", lambda url: True)
-    supervisor.ending = DemoError("the process of kfetch up ended")
+    supervisor.check_raises = DemoError("the process of kfetch up ended")
 
     with pytest.raises(DemoError, match="kfetch up ended"):
         page.open_until_interrupted(tmp_path / "kfetch.yml", {}, tmp_path, lambda line: None)
-    assert supervisor.last.stopped
+    assert supervisor.started.stopped

@@ -70,7 +70,7 @@ def _apply(
         return done[id(kind)]
     name = names.get(kind.name, kind.name) if kind.name else ""
     aliases = fields.get(name, {})
-    made = replace(
+    renamed_type = replace(
         kind,
         name=name,
         inside=tuple(_apply(item, names, fields, done) for item in kind.inside),
@@ -83,8 +83,8 @@ def _apply(
             for field in kind.fields
         ),
     )
-    taken = [field.name for field in made.fields]
+    taken = [field.name for field in renamed_type.fields]
     if len(set(taken)) < len(taken):
         raise KfetchError(f"the aliases give two fields of the record {kind.name} one name")
-    done[id(kind)] = made
-    return made
+    done[id(kind)] = renamed_type
+    return renamed_type

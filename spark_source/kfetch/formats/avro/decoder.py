@@ -102,14 +102,14 @@ def _program(writer: AvroType, reader: AvroType, plan: Plan, source: str) -> Pro
     """Returns the program for a writer's schema. Raises OptionError if no record can be read."""
     try:
         matched = renamed(writer, reader)
-        made = compile_program(matched, reader, plan, source=source)
+        program = compile_program(matched, reader, plan, source=source)
     except OptionError:
         raise
     except KfetchError as cause:
         raise _does_not_fit(source, cause.message, "correct one of the schemas") from None
-    if made.unconditional:
-        raise _does_not_fit(source, made.unconditional, made.advice)
-    return made._replace(unread=frozenset(unknown_in_avro(matched, reader)))
+    if program.unreadable_because:
+        raise _does_not_fit(source, program.unreadable_because, program.advice)
+    return program._replace(unknown_fields=frozenset(unknown_in_avro(matched, reader)))
 
 
 class AvroDecoder:
@@ -138,7 +138,7 @@ class AvroDecoder:
         """Bytes of a record without its text, if each list has one element."""
         own = _program(written, self._reader, self._plan, source)
         self._own = Programs([own])
-        self._unread = own.unread
+        self._unknown_fields = own.unknown_fields
 
     def decode(
         self,
@@ -194,7 +194,7 @@ class AvroDecoder:
 
     def unknown_fields(self, _value: bytes) -> Iterable[str]:
         """Returns the writer's fields that the reader's schema lacks: the same for all values."""
-        return self._unread
+        return self._unknown_fields
 
     def program(self, writer: str, references: Sequence[str], source: str) -> Program:
         """Returns the program of another writer. ``source``: what errors call its schema.

@@ -60,20 +60,21 @@ class FramedAvro:
     def unknown_fields(self, value: bytes) -> Iterable[str]:
         """Returns the fields of its writer that the reader's schema lacks."""
         with suppress(KfetchError):  # a sample is no reason to fail
-            return self._program(read_header(value, indexed=False)).unread
+            return self._program(read_header(value, indexed=False)).unknown_fields
         return ()
 
     def _programs_of(self, headers: Headers, memory: Memory) -> Programs:
         """Returns the programs of all headers of a batch, in their order."""
-        made = [
+        programs = [
             answer_for(headers, number, partial(self._program, header, memory))
             for number, header in enumerate(headers.distinct)
         ] or [failing_program("")]
-        if not any(program.unconditional for program in made):
-            # Failing programs are made anew. A table keeps its programs, so their ids stay theirs.
-            key = tuple(map(id, made))
-            return self._tables.get(key, lambda: (made, Programs(made)))[1]
-        return Programs(made)
+        if not any(program.unreadable_because for program in programs):
+            # A table keeps its programs alive, so their ids stay theirs. A failing program
+            # may be a new object in each batch, so a table with one would not be found again.
+            key = tuple(map(id, programs))
+            return self._tables.get(key, lambda: (programs, Programs(programs)))[1]
+        return Programs(programs)
 
     def _program(self, header: SchemaHeader, memory: Memory = UNLIMITED) -> Program:
         if header.damage:

@@ -49,11 +49,11 @@ class Program(NamedTuple):
     """The sentences of the instructions FAIL."""
     buffers: list[Any]
     """The memory whose addresses the rows have."""
-    unconditional: str
+    unreadable_because: str
     """Why no record can be decoded; empty if some can."""
     advice: str
     """What the user can do about it."""
-    unread: frozenset[str] = frozenset()
+    unknown_fields: frozenset[str] = frozenset()
     """The writer's fields that the reader's schema lacks."""
 
 
@@ -88,14 +88,14 @@ class _Compiler:
         self._buffers: list[Any] = []
         self._optional = 0
         """Unions and lists around the present type, which a record need not use."""
-        self._unconditional = self._advice = ""
+        self._unreadable_because = self._advice = ""
         self._lists = 0
 
     def program(self) -> Program:
         """Returns what was compiled."""
         rows = np.array(self._rows, np.int64)
         parts = self._paths, self._failures, self._buffers
-        return Program(rows, *parts, self._unconditional, self._advice)
+        return Program(rows, *parts, self._unreadable_because, self._advice)
 
     def add(self, op: int, node: int = 0, a: int = 0, b: int = 0, c: int = 0) -> int:
         """Adds an instruction and returns its row."""
@@ -136,9 +136,9 @@ class _Compiler:
         why = more or f"{reader} can't be read from {writer}"
         self._failures.append(f"{ALLOWS_MORE}: {why}")
         row = self.add(ops.FAIL, a=len(self._failures) - 1)
-        if not self._optional and not self._unconditional:
+        if not self._optional and not self._unreadable_because:
             path = self._paths[row]
-            self._unconditional = f"field {path}: {why}" if path else why
+            self._unreadable_because = f"field {path}: {why}" if path else why
             self._advice = advice
 
     def _writer_union(self, writer: AvroType, reader: AvroType, node: int) -> None:

@@ -254,13 +254,13 @@ class _Parser:
         properties = _properties(tree, _OF_ENUM if kind == "enum" else _OF_TYPE)
         base = AvroType(kind, name=name, aliases=aliases, properties=properties)
         if kind == "record":
-            made = self._record(base, tree, inner, depth)
+            named_type = self._record(base, tree, inner, depth)
         elif kind == "enum":
-            made = self._enum(base, tree)
+            named_type = self._enum(base, tree)
         else:
-            made = self._fixed(base, tree)
-        self._known[name] = made
-        return made
+            named_type = self._fixed(base, tree)
+        self._known[name] = named_type
+        return named_type
 
     def _record(self, base: AvroType, tree: dict[str, Any], inner: str, depth: int) -> AvroType:
         items = tree.get("fields")

@@ -43,17 +43,17 @@ class SchemaCache(Generic[V]):
                 self._values.move_to_end(key)
             return self._values.get(key)
 
-    def keep(self, key: Hashable, made: V) -> V:
-        """Returns the value of a key, which is ``made`` if there was none."""
+    def keep(self, key: Hashable, value: V) -> V:
+        """Returns the value of a key, which is ``value`` if there was none."""
         with self._lock:
             if key in self._values:
                 return self._values[key]
-            self._values[key] = made
-            self._weight += self._weigh(made)
+            self._values[key] = value
+            self._weight += self._weigh(value)
             while self._weight > self._limit and len(self._values) > 1:
                 _, oldest = self._values.popitem(last=False)
                 self._weight -= self._weigh(oldest)
-        return made
+        return value
 
 
 def answer_for(headers: Headers, number: int, ask: Callable[[], Any]) -> Any:
