@@ -1,8 +1,9 @@
-"""A broker's thread ends when no task reads from the broker. The totals remain."""
+"""The agent has a thread for each broker of a query. A thread without a range to read ends."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,90 +18,98 @@ from kfetch.fetch.progress import RangeProgress
 from tests.kfetch.agent.helpers import T0, T1, expected, options, part, pending, read, wait_until
 from tests.kfetch.wire.little import LittleKafka
 
+QUERY, THREAD = "retiring", "retiring 1"
+"""A query's id, and the name of its thread for broker 1."""
+
 
 @pytest.fixture
-def leased(
+def query(
     kafka: LittleKafka, budget: Budget, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SharedQuery]:
-    """A query with a lease of a moment, which no sweep closes as a whole."""
+    """A query whose threads end after 50 ms without a range. Only its own ``close`` ends the
+    query."""
     monkeypatch.setattr(broker_thread, "_IDLE_MIN_S", 0.05)
     short_lease = options(kafka, kfetch__agent__lease="50ms")
-    with closing(SharedQuery("leased", short_lease, budget)) as query:
-        yield query
+    with closing(SharedQuery(QUERY, short_lease, budget)) as opened:
+        yield opened
 
 
-def threads() -> list[str]:
+def running_threads() -> list[str]:
     """The names of the query's threads."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("leased ")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(QUERY)]
 
 
-def test_an_idle_thread_ends(kafka: LittleKafka, leased: SharedQuery) -> None:
-    """After the lease without a range, a broker's thread and session end. The totals stay, and the
-    next read starts another thread."""
+def test_a_thread_without_a_range_ends(kafka: LittleKafka, query: SharedQuery) -> None:
+    """The thread closes its session and ends after the lease. The query's totals stay, and the next
+    read starts a new thread."""
     for reads in (1, 2):
-        assert expected(kafka, part(kafka, T0)) == read(leased, part(kafka, T0))
-        assert wait_until(lambda: not threads())
+        assert expected(kafka, part(kafka, T0)) == read(query, part(kafka, T0))
+        assert wait_until(lambda: not running_threads())
 
         assert [] == kafka.sessions()
-        assert () == leased.status().sessions
-        assert reads == leased.stats().sessions_opened == leased.status().totals.sessions_opened
+        assert () == query.status().sessions
+        assert reads == query.stats().sessions_opened == query.status().totals.sessions_opened
 
 
-def test_a_broker_with_a_new_address(
-    kafka: LittleKafka, leased: SharedQuery, budget: Budget
+def test_a_moved_broker_keeps_one_thread(
+    kafka: LittleKafka, query: SharedQuery, budget: Budget
 ) -> None:
-    """After a broker has moved, only its new address has a thread and a session, although a task
-    reads from the broker all the time."""
+    """A broker moves to a new address while a task reads from it. The new address gets a thread and
+    a session, and those of the old address end."""
     node = kafka.nodes[1]
-    with closing(Inbox(leased.reader_of, budget, lambda: False)) as inbox:
-        for address in range(3):
-            assert expected(kafka, part(kafka, T0)) == read(leased, part(kafka, T0))
+    with closing(Inbox(query.reader_of, budget, lambda: False)) as inbox:
+        for moves in (1, 2, 3):
+            assert expected(kafka, part(kafka, T0)) == read(query, part(kafka, T0))
             node.stop()
             node.move()
             node.start()
             inbox.add([RangeProgress.of(part(kafka, T1, 12, 2000))])
-            opened = address + 2
-            assert wait_until(lambda opened=opened: leased.stats().sessions_opened == opened)
-            assert wait_until(lambda: len(leased.status().sessions) == 1)
+            assert wait_until(lambda n=moves + 1: query.stats().sessions_opened == n)
+            assert wait_until(lambda: len(query.status().sessions) == 1)
 
-            assert f"127.0.0.1:{node.port}" in leased.status().sessions[0].broker
-            assert wait_until(lambda: ["leased 1"] == threads())
+            assert f"127.0.0.1:{node.port}" in query.status().sessions[0].broker
+            assert wait_until(lambda: [THREAD] == running_threads())
 
 
-def test_a_thread_with_a_range_stays(
-    kafka: LittleKafka, leased: SharedQuery, budget: Budget
+def test_a_thread_with_a_range_does_not_end(
+    kafka: LittleKafka, query: SharedQuery, budget: Budget
 ) -> None:
-    """A range that waits for records keeps its thread, and a task that takes no arrivals too."""
-    with closing(Inbox(leased.reader_of, budget, lambda: False)) as inbox:
+    """A thread stays while it has a range, even if the task does not take the batch that
+    arrived."""
+    with closing(Inbox(query.reader_of, budget, lambda: False)) as inbox:
         inbox.add([RangeProgress.of(part(kafka, T0))])
         assert wait_until(lambda: pending(inbox) == 1)
-        (thread,) = leased._running
-        threading.Event().wait(0.2)  # four leases
+        (thread,) = query._running
+        time.sleep(0.2)  # four leases
 
         assert not thread.retired
-        assert ["leased 1"] == threads()
+        assert [THREAD] == running_threads()
 
 
-def test_ranges_that_come_while_threads_retire(
+def test_no_record_is_lost_when_threads_end_and_start(
     kafka: LittleKafka, budget: Budget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With threads that retire after two milliseconds, tasks that come and go get every record."""
+    """Threads end after two idle milliseconds. Four tasks at a time read many ranges, and each gets
+    every record of its range."""
     monkeypatch.setattr(broker_thread, "_IDLE_MIN_S", 0.002)
     no_lease = options(kafka, kfetch__agent__lease="0")
-    items = [part(kafka, tp, start, start + 2) for start in range(0, 12, 2) for tp in (T0, T1)] * 2
-    with closing(SharedQuery("leased", no_lease, budget)) as query, ThreadPoolExecutor(4) as pool:
-        rows = list(pool.map(lambda item: read(query, item), items))
+    ranges = [part(kafka, tp, start, start + 2) for start in range(0, 12, 2) for tp in (T0, T1)] * 2
+    with closing(SharedQuery(QUERY, no_lease, budget)) as query, ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(lambda item: read(query, item), ranges))
 
-        assert [expected(kafka, item) for item in items] == rows
-        assert wait_until(lambda: not threads())
+        assert [expected(kafka, item) for item in ranges] == rows
+        assert wait_until(lambda: not running_threads())
     assert 0 == budget.used
 
 
-def test_dropping_starts_no_thread(kafka: LittleKafka, leased: SharedQuery, budget: Budget) -> None:
-    """A task may drop a range that it never added, or ask how long it waits: no thread starts."""
+def test_dropping_a_range_starts_no_thread(
+    kafka: LittleKafka, query: SharedQuery, budget: Budget
+) -> None:
+    """A task drops a range that it never added, and asks when it was requested. No thread
+    starts."""
     progress = RangeProgress.of(part(kafka, T0))
-    with closing(Inbox(leased.reader_of, budget, lambda: False)) as inbox:
+    with closing(Inbox(query.reader_of, budget, lambda: False)) as inbox:
         inbox.drop(progress)
         assert 0.0 == inbox.requested_since(progress)
 
-    assert [] == threads()
+    assert [] == running_threads()

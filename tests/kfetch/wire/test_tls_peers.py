@@ -1,4 +1,4 @@
-"""Peers of a TLS connection that are slow, silent or cut off, or speak something else."""
+"""TLS connections to a server that is slow or silent, that disconnects, or that has no TLS."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ from tests.kfetch.wire.tls_helpers import (
 )
 
 
-def test_a_listener_without_tls_is_named() -> None:
-    """A plaintext broker closes the connection at the first message of TLS. A probe names it."""
+def test_the_error_says_that_a_listener_has_no_tls() -> None:
+    """A plaintext broker closes the connection at TLS's first message. kfetch then connects without
+    TLS, and finds out that the listener is plaintext."""
     with ScriptedBroker() as broker, pytest.raises(WrongListener) as caught:
         connect(broker.port)
 
@@ -40,18 +41,20 @@ def test_a_listener_without_tls_is_named() -> None:
     assert "is a Kafka listener without TLS" in caught.value.message
 
 
-def test_an_http_server_is_named() -> None:
-    """An HTTP server answers TLS with text. A probe names it."""
-    text = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-    with Peer(lambda _: text) as peer, pytest.raises(WrongListener) as caught:
+def test_the_error_says_that_a_listener_is_an_http_server() -> None:
+    """An HTTP server answers TLS's first message with text. kfetch finds out that it speaks
+    HTTP."""
+    reply = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+    with Peer(lambda _: reply) as peer, pytest.raises(WrongListener) as caught:
         connect(peer.address[1])
 
     assert "HTTP" == caught.value.listener
 
 
 @pytest.mark.parametrize("answer", [b"", b"SSH-2.0-x\r\n"])
-def test_another_server_is_a_failed_handshake(answer: bytes) -> None:
-    """What no probe recognises may be a broker that is starting: the error is ConnectionLost."""
+def test_an_unknown_server_is_a_lost_connection(answer: bytes) -> None:
+    """A server that kfetch does not recognise may be a broker that is starting. The error is
+    ConnectionLost, which kfetch retries."""
     with Peer(lambda _: answer) as peer, pytest.raises(ConnectionLost) as caught:
         connect(peer.address[1])
 
@@ -63,64 +66,66 @@ def test_another_server_is_a_failed_handshake(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("cause", [ConnectionResetError(104, "reset"), ssl.SSLError("early data")])
-def test_a_peer_that_is_gone_before_the_handshake(
+def test_a_failure_before_the_handshake_closes_the_socket(
     monkeypatch: pytest.MonkeyPatch, cause: OSError
 ) -> None:
-    """A peer may reset the connection before TLS begins: ConnectionLost, and the socket closes."""
+    """The server resets the connection, or sends data, before TLS begins. The error is
+    ConnectionLost with the cause, and kfetch closes its socket."""
 
-    class Context:
+    class FailingContext:
         def wrap_socket(self, *_: object, **__: object) -> None:
             raise cause
 
-    monkeypatch.setattr(tls, "context_of", lambda _options: Context())
+    monkeypatch.setattr(tls, "context_of", lambda _options: FailingContext())
     ours, theirs = socket.socketpair()
     with theirs, pytest.raises(ConnectionLost) as caught:
         tls.secure(ours, HOST, 9093, network(TLS), soon(), None)
 
-    words = cause.strerror or str(cause)
+    reason = cause.strerror or str(cause)
     assert (
-        f"no connection to {HOST}:9093: the TLS handshake failed: {words}" in caught.value.message
+        f"no connection to {HOST}:9093: the TLS handshake failed: {reason}" in caught.value.message
     )
-    assert (f"{HOST}:9093", words) == (caught.value.peer, caught.value.cause)
+    assert (f"{HOST}:9093", reason) == (caught.value.peer, caught.value.cause)
     assert -1 == ours.fileno()
 
 
-def test_a_silent_peer_has_the_connect_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handshake without an answer ends at the timeout of connecting, and is probed before."""
+def test_a_silent_server_fails_after_the_connect_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handshake without an answer fails after the timeout of connecting, not after that of a
+    probe."""
     monkeypatch.setattr(tls, "_IDENTIFY_AFTER_S", 0.02)
     monkeypatch.setattr(probes, "_PROBE_S", 0.02)
-    options, began = replace(network(TLS), connect_timeout_s=0.1), time.monotonic()
+    options, started_at = replace(network(TLS), connect_timeout_s=0.1), time.monotonic()
     with (
         Peer(lambda _: None) as peer,
         pytest.raises(ConnectionLost, match=r"no answer within 0\.1"),
     ):
         Connection.open(HOST, peer.address[1], options, soon())
 
-    assert 0.1 <= time.monotonic() - began < 30
+    assert 0.1 <= time.monotonic() - started_at < 30
 
 
-def test_a_handshake_ends_at_the_deadline() -> None:
-    """The caller's deadline limits the handshake, too."""
+def test_a_silent_server_fails_at_the_callers_deadline() -> None:
+    """A handshake fails at the caller's deadline if that comes before the timeout of connecting."""
     with Peer(lambda _: None) as peer, pytest.raises(ConnectionLost, match="no answer within"):
         Connection.open(HOST, peer.address[1], network(TLS), soon(0.05))
 
 
-def test_a_slow_handshake_goes_on_after_the_probe(
+def test_a_slow_broker_still_completes_its_handshake(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that answers the handshake after the probe is as good as any."""
+    """A broker answers the handshake only after kfetch has probed it. The handshake succeeds."""
     monkeypatch.setattr(tls, "_IDENTIFY_AFTER_S", 0.0)
     broker = start()
     assert broker.tls is not None
-    seen = threading.Event()
+    probed = threading.Event()
 
-    def hesitate(*_: object) -> None:
-        seen.wait(60)
+    def wait_until_probed(*_: object) -> None:
+        probed.wait(60)
 
-    broker.tls.sni_callback = hesitate
+    broker.tls.sni_callback = wait_until_probed
 
-    def identify(*_: object) -> None:
-        seen.set()
+    def probe(*_: object) -> None:
+        probed.set()
 
     stream = tls.secure(
         socket.create_connection(("localhost", broker.port)),
@@ -128,17 +133,18 @@ def test_a_slow_handshake_goes_on_after_the_probe(
         broker.port,
         network(TLS),
         soon(),
-        identify,
+        probe,
     )
 
-    assert seen.is_set()
+    assert probed.is_set()
     stream.close()
 
 
-def test_a_silent_broker_is_noticed_behind_session_tickets(
+def test_session_tickets_do_not_hide_a_silent_broker(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The tickets of TLS 1.3 are no reply: the warning for a silent peer comes all the same."""
+    """TLS 1.3 sends session tickets after the handshake. They do not count as a reply, so kfetch
+    still warns that the broker is silent."""
     monkeypatch.setattr(connection_module, "_PROBE_AFTER_S", 0.02)
     monkeypatch.setattr(connection_module, "_SILENT_S", 0.05)
     monkeypatch.setattr(connection_module, "_SILENT_MIN_S", 0.05)
@@ -147,11 +153,12 @@ def test_a_silent_broker_is_noticed_behind_session_tickets(
     with pytest.raises(ConnectionLost, match="accepts connections, but has said nothing"):
         Connection.open(HOST, broker.port, network(TLS), soon(0.2))
 
-    assert any("has said nothing for" in text for text in caplog.messages)
+    assert any("has said nothing for" in message for message in caplog.messages)
 
 
-def test_a_log_in_is_wanted_behind_tls(start: Start) -> None:
-    """The probe for SASL asks over TLS, too."""
+def test_the_error_says_that_a_tls_listener_wants_a_log_in(start: Start) -> None:
+    """A broker with TLS closes the connection because no log-in came. kfetch asks it over TLS which
+    SASL mechanisms it expects."""
     broker = start()
     answer = SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])
     broker.always(SaslHandshakeRequest, answer)
@@ -160,8 +167,9 @@ def test_a_log_in_is_wanted_behind_tls(start: Start) -> None:
         ask(connect(broker.port))
 
 
-def test_a_cut_connection_is_lost(start: Start) -> None:
-    """A peer that ends without TLS's farewell has closed the connection, as without TLS."""
+def test_a_connection_cut_without_a_farewell_is_lost(start: Start) -> None:
+    """A broker may end the connection without TLS's last message, close_notify. The error is the
+    same as without TLS."""
     broker = start()
     connection = connect(broker.port)
     broker.answer(MetadataRequest, Silence())
@@ -172,11 +180,12 @@ def test_a_cut_connection_is_lost(start: Start) -> None:
         connection.receive(soon())
 
 
-def test_a_reply_that_trickles_ends_at_the_deadline(start: Start) -> None:
-    """Many small records can't stretch a deadline, although the timeout is set only at times."""
+def test_a_reply_in_tiny_pieces_fails_at_the_deadline(start: Start) -> None:
+    """A broker sends its reply one byte at a time. The call still fails at its deadline, although
+    kfetch does not set the socket's timeout for each piece."""
     broker, stop = start(), threading.Event()
 
-    def trickle(_: object) -> Close:
+    def send_byte_by_byte(_: object) -> Close:
         (stream,) = broker.streams
         with suppress(OSError):
             stream.sendall(b"\0\1\0\0")
@@ -184,12 +193,12 @@ def test_a_reply_that_trickles_ends_at_the_deadline(start: Start) -> None:
                 stream.sendall(b"x")
         return Close()
 
-    broker.answer(MetadataRequest, trickle)
+    broker.answer(MetadataRequest, send_byte_by_byte)
     connection = connect(broker.port)
     connection.send(MetadataRequest[9](topics=[]))
-    began = time.monotonic()
+    started_at = time.monotonic()
     with pytest.raises(ConnectionLost, match="no reply within the deadline"):
         connection.receive(soon(0.1))
     stop.set()
 
-    assert 0.1 <= time.monotonic() - began < 30
+    assert 0.1 <= time.monotonic() - started_at < 30
