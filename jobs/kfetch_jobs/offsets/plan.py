@@ -283,7 +283,7 @@ def _offsets_of(partition: Partition, logs: LogOffsets, source: SourceReport) ->
         before=before.offset,
         log_start=logs.starts[tp].offset,
         log_end=end,
-        timed=logs.times[tp].offset if tp in logs.times else None,
+        at_time=logs.times[tp].offset if tp in logs.times else None,
     )
 
 

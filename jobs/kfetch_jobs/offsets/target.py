@@ -1,4 +1,4 @@
-"""The offset at which each partition of a job goes on: pure."""
+"""The offset to which a move takes each partition of a job: pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class PartitionOffsets:
     """The next offset that the job reads."""
     log_start: int
     log_end: int
-    timed: int | None = None
+    at_time: int | None = None
     """The offset of the first record at the target's time or later; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveTarget:
-    """Where the partitions of a job go on."""
+    """Where the partitions of a job read next, after a move of its offsets."""
 
     name: str
     """For people: ``the start of the log``."""
@@ -45,19 +45,20 @@ EARLIEST = MoveTarget("the start of the log", lambda offsets: offsets.log_start)
 LATEST = MoveTarget("the end of the log", lambda offsets: offsets.log_end)
 
 
-def timed(at: datetime) -> MoveTarget:
-    """Returns the first record at a time or later; the log end if there is none.
+def since(at: datetime) -> MoveTarget:
+    """Returns the target: the first record at a time or later; the log end if there is none.
 
-    To Kafka, negative times are other questions: -1 is the log end (ListOffsetsRequest.java).
+    A time is 0 at least, because Kafka gives negative ones another meaning: -1 is the log end
+    (ListOffsetsRequest.java).
     """
     return MoveTarget(
         f"the first record at {utc(at.timestamp())} or later",
-        lambda offsets: offsets.log_end if offsets.timed is None else offsets.timed,
+        lambda offsets: offsets.log_end if offsets.at_time is None else offsets.at_time,
         timestamp_ms=max(0, round(at.timestamp() * 1000)),
     )
 
 
 def shifted(by: int) -> MoveTarget:
-    """Returns a number of offsets further, or back."""
+    """Returns the target ``by`` offsets after the job's present offset; before it if negative."""
     name = f"{abs(by):,} offsets {'back' if by < 0 else 'further'}"
     return MoveTarget(name, lambda offsets: offsets.before + by)

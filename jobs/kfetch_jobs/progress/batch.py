@@ -1,7 +1,6 @@
 """One committed micro-batch, and its line in ``progress.jsonl``: pure.
 
-A line may also say that a replay has deleted the rows of micro-batches. Readers that do not know it
-skip it.
+A line may also say that a replay has deleted the rows of micro-batches. An older kfetch skips it.
 
 Offsets are totals over all partitions, for curves and tables. The checkpoint has the positions.
 """
@@ -49,7 +48,7 @@ class Batch:
     run_batches: Count = 0
     """The micro-batches of the same run up to this one."""
     run_rows: Count = 0
-    """Their rows."""
+    """The rows of these micro-batches."""
     phases: Mapping[str, FiniteFloat] = field(default_factory=dict, hash=False)
     """Seconds by Spark's name of the phase."""
 
@@ -78,11 +77,11 @@ class RowsRestored:
 
 
 HistoryEntry = Batch | RowsDeleted | RowsRestored
-"""What one line says."""
+"""The content of one line."""
 _ENTRY: TypeAdapter[HistoryEntry] = TypeAdapter(
     Annotated[HistoryEntry, Field(union_mode="left_to_right")]
 )
-"""It leaves out keys of a later kfetch."""
+"""It ignores keys that a later kfetch writes."""
 
 
 def line_of(entry: HistoryEntry) -> str:
@@ -90,17 +89,19 @@ def line_of(entry: HistoryEntry) -> str:
     values = asdict(entry)
     if isinstance(entry, Batch):
         values["lag"] = entry.lag
-        # A supervisor of an older kfetch does not know some keys. Without them it can go on reading
-        # this file before it is restarted.
-        absent = {name for name in ("dead_letters", "dead_letter", "late_rows") if not values[name]}
-        values = {name: values[name] for name in values if name not in absent}
+        # An older kfetch can't read lines with these keys. Without them, its supervisor can still
+        # read this file before it is restarted.
+        empty_newer_keys = {
+            name for name in ("dead_letters", "dead_letter", "late_rows") if not values[name]
+        }
+        values = {name: values[name] for name in values if name not in empty_newer_keys}
     return json.dumps(values) + "\n"
 
 
 def parse_line(line: str) -> HistoryEntry | None:
     """Returns the entry of a line with its end; None if it is truncated.
 
-    Raises ValueError for a line that ``line_of`` has not made.
+    Raises ValueError for a line that ``line_of`` did not write.
     """
     return _ENTRY.validate_json(line) if line.endswith("}\n") else None
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, NonNegativeInt, Strict, TypeAdapter, ValidationE
 from kfetch.model import TopicPartition
 from kfetch_jobs.config.field_types import Duration
 from kfetch_jobs.errors import ConfigError
-from kfetch_jobs.offsets.target import MoveTarget, timed
+from kfetch_jobs.offsets.target import MoveTarget, since
 
 
 def of_time(text: str) -> MoveTarget:
@@ -27,7 +27,7 @@ def of_time(text: str) -> MoveTarget:
             f"--to-datetime {text} is no time: write it as in 2026-11-21T18:30 or "
             "2026-11-21T18:30:00+01:00"
         ) from None
-    return timed(at.replace(tzinfo=at.tzinfo or UTC))
+    return since(at.replace(tzinfo=at.tzinfo or UTC))
 
 
 _SECONDS = TypeAdapter[float](Duration)
@@ -37,7 +37,7 @@ def of_duration(text: str, now_s: float) -> MoveTarget:
     """Parse a duration before ``now_s``, in seconds since 1970. Raises ConfigError."""
     try:
         seconds = _SECONDS.validate_python(text)
-        return timed(datetime.fromtimestamp(now_s - seconds, UTC))
+        return since(datetime.fromtimestamp(now_s - seconds, UTC))
     except (ValidationError, OverflowError, OSError, ValueError):
         raise ConfigError(
             f"--by-duration {text} is no duration: a number and a unit, as in 2h or 30 minutes"

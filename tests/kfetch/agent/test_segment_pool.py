@@ -21,7 +21,9 @@ from kfetch.fetch.split_reader import Delivery
 Reads = list[tuple[SegmentPool, Channel]]
 READS = 8
 LIMIT = 16 << 20
-BATCH = pa.record_batch({"value": [b"x" * (2 << 20)]})  # a segment of 3 MiB: 24 for eight readers
+BATCH = pa.record_batch(
+    {"value": [b"x" * (2 << 20)]}
+)  # needs a segment of 3 MiB: eight reads need 24 MiB
 
 
 @pytest.fixture
@@ -125,7 +127,7 @@ def test_poll_worker_never_blocks(channels: tuple[Channel, Channel]) -> None:
 def test_every_segment_is_closed(
     channels: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If one segment fails to close, the pool closes the others all the same."""
+    """If one segment can't be closed, the pool still closes the others."""
     worker, agent = channels
     budget = Budget(64 << 20)
     segments = SegmentPool(agent, budget)

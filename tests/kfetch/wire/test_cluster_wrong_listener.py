@@ -17,8 +17,8 @@ from tests.kfetch.wire.scripted import ScriptedBroker
 
 
 @pytest.fixture
-def wrong() -> Iterator[ScriptedBroker]:
-    """A listener that wants a log-in."""
+def sasl_listener() -> Iterator[ScriptedBroker]:
+    """A listener that requires a log-in, for a client without one."""
     with ScriptedBroker() as listener:
         listener.always(
             SaslHandshakeRequest, SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])
@@ -31,26 +31,27 @@ def address(broker: ScriptedBroker) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("patient", [True, False])
-def test_a_first_question_to_a_wrong_listener(
-    wrong: ScriptedBroker, patient: bool, caplog: pytest.LogCaptureFixture
+def test_a_cluster_whose_only_server_is_a_wrong_listener(
+    sasl_listener: ScriptedBroker, patient: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An impatient cluster fails at once. A patient one warns with the hint, and retries."""
     with (
-        closing(Cluster((address(wrong),), OPTIONS, patient=patient)) as cluster,
+        closing(Cluster((address(sasl_listener),), OPTIONS, patient=patient)) as cluster,
         pytest.raises(WrongListener, match=r"by SASL \(PLAIN\)") as caught,
     ):
         cluster.view(["t"], soon(1 if patient else 60))
 
-    assert patient == (len(wrong.asked(MetadataRequest)) > 1)
+    assert patient == (len(sasl_listener.asked(MetadataRequest)) > 1)
     assert patient == ("no success in" in caught.value.message)
     assert patient == any("expects a log-in by SASL" in text for text in caplog.messages)
 
 
-def test_a_wrong_listener_beside_a_broker_that_is_away(
-    wrong: ScriptedBroker, closed_port: int
+def test_a_wrong_listener_beside_an_unreachable_broker(
+    sasl_listener: ScriptedBroker, closed_port: int
 ) -> None:
-    """While a server may be starting, kfetch retries. The error names the wrong listener."""
-    servers = ("127.0.0.1", closed_port), address(wrong)
+    """kfetch retries, because the other broker may be starting. The error names the wrong
+    listener."""
+    servers = ("127.0.0.1", closed_port), address(sasl_listener)
     with (
         closing(Cluster(servers, OPTIONS, patient=False)) as cluster,
         pytest.raises(WrongListener, match="no success in"),
@@ -58,19 +59,22 @@ def test_a_wrong_listener_beside_a_broker_that_is_away(
         cluster.view(["t"], soon(1))
 
 
-def test_a_wrong_listener_beside_a_good_one(wrong: ScriptedBroker, kafka: LittleKafka) -> None:
-    """The other bootstrap servers answer."""
-    cluster = Cluster((address(wrong), address(kafka.nodes[1])), OPTIONS, patient=False)
+def test_a_wrong_listener_beside_a_good_one(
+    sasl_listener: ScriptedBroker, kafka: LittleKafka
+) -> None:
+    """kfetch uses the bootstrap server that answers."""
+    cluster = Cluster((address(sasl_listener), address(kafka.nodes[1])), OPTIONS, patient=False)
 
     assert cluster.view(["t"], soon()).exists(T0)
     cluster.close()
 
 
 def test_a_running_query_keeps_retrying(
-    kafka: LittleKafka, wrong: ScriptedBroker, caplog: pytest.LogCaptureFixture
+    kafka: LittleKafka, sasl_listener: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once the cluster has answered, a wrong listener is retried, and the warning has the hint."""
-    cluster = Cluster((address(kafka.nodes[1]), address(wrong)), OPTIONS, patient=False)
+    """If the cluster has answered once, kfetch retries a wrong listener. The warning has the
+    hint."""
+    cluster = Cluster((address(kafka.nodes[1]), address(sasl_listener)), OPTIONS, patient=False)
     cluster.view(["t"], soon())
     for node in kafka.nodes.values():
         node.stop()

@@ -1,4 +1,4 @@
-"""TLS connections over real sockets: whom kfetch trusts, what fails, and the sentence for it."""
+"""TLS connections over real sockets: which brokers kfetch trusts, and the errors for the others."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ from tests.kfetch.wire.tls_helpers import (
 
 
 @pytest.mark.parametrize("version", [V12, V13])
-def test_a_connection_behind_tls(start: Start, version: ssl.TLSVersion) -> None:
-    """With the authority in the truststore, requests and replies pass, in both versions of TLS."""
+def test_requests_and_replies_pass_over_tls(start: Start, version: ssl.TLSVersion) -> None:
+    """With the broker's authority in the truststore, a request gets its reply over TLS 1.2 and
+    1.3."""
     connection = connect(start(version=version).port)
 
     assert "c" == ask(connection).cluster_id
@@ -46,7 +47,7 @@ def test_a_connection_behind_tls(start: Start, version: ssl.TLSVersion) -> None:
 
 
 @pytest.mark.parametrize("version", [V12, V13])
-def test_an_idle_connection_behind_tls(start: Start, version: ssl.TLSVersion) -> None:
+def test_an_idle_tls_connection_stays_alive(start: Start, version: ssl.TLSVersion) -> None:
     """An idle connection stays alive until the broker closes it."""
     broker = start(version=version)
     connection = connect(broker.port)
@@ -60,7 +61,8 @@ def test_an_idle_connection_behind_tls(start: Start, version: ssl.TLSVersion) ->
 
 
 def test_a_large_reply_is_received_into_the_callers_memory(start: Start) -> None:
-    """A reply of many TLS records fills the memory of ``allocate``, and is whole."""
+    """A reply of many TLS records is received in whole, in the memory that the caller's buffer
+    gives."""
     broker, name = start(), "x" * (300 << 10)
     reply = MetadataResponse(version=9, brokers=[], cluster_id=name, controller_id=1, topics=[])
     broker.answer(MetadataRequest, reply)
@@ -73,8 +75,9 @@ def test_a_large_reply_is_received_into_the_callers_memory(start: Start) -> None
     connection.close()
 
 
-def test_pipelined_replies_in_one_record(start: Start) -> None:
-    """Replies that wait inside the TLS object are received without a new byte on the socket."""
+def test_replies_that_tls_has_buffered_are_received(start: Start) -> None:
+    """Several replies may arrive together. The TLS object keeps the later ones, and ``receive``
+    returns them although the socket has no more bytes."""
     broker = start()
     connection = connect(broker.port)
     for _ in range(3):
@@ -108,12 +111,13 @@ def test_an_intermediate_authority_can_be_trusted(start: Start) -> None:
 
 
 def test_host_names_may_be_left_unchecked(start: Start) -> None:
-    """With an empty identification algorithm, any name will do, and the authority still counts."""
+    """Without the check of host names, a certificate may have any name. A trusted authority must
+    still have signed it."""
     broker = start(AUTHORITY.issue("elsewhere.example"))
-    careless = replace(TLS, check_host_name=False)
-    connect(broker.port, careless).close()
+    unchecked_name = replace(TLS, check_host_name=False)
+    connect(broker.port, unchecked_name).close()
     with pytest.raises(TlsFailed, match="no trusted authority"):
-        connect(broker.port, replace(careless, truststore=Store(pem=Secret(OTHER.pem))))
+        connect(broker.port, replace(unchecked_name, truststore=Store(pem=Secret(OTHER.pem))))
 
 
 @pytest.mark.parametrize(("host", "sent"), [("localhost", "localhost"), (HOST, None)])
@@ -174,14 +178,15 @@ REFUSED: list[tuple[str, Identity, TlsOptions, str]] = [
 def test_a_certificate_is_refused(
     start: Start, problem: str, identity: Identity, options: TlsOptions, sentence: str
 ) -> None:
-    """Each fault of the broker's certificate has its own sentence, at once."""
-    broker, began = start(identity), time.monotonic()
+    """Each fault of the broker's certificate has an error sentence of its own. kfetch does not
+    retry."""
+    broker, started_at = start(identity), time.monotonic()
     with pytest.raises(TlsFailed) as caught:
         connect(broker.port, options)
 
     assert f"{HOST}:{broker.port} {sentence} [TLS_FAILED]" == str(caught.value)
     assert problem == caught.value.problem
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - started_at < 30
 
 
 @pytest.mark.parametrize("version", [V12, V13])
@@ -197,7 +202,7 @@ def test_a_certificate_is_refused(
 def test_the_broker_refuses_the_client(
     start: Start, version: ssl.TLSVersion, keystore: Store | None, expected: str
 ) -> None:
-    """A missing or bad client certificate is named, in TLS 1.3 by the first read."""
+    """The error names a missing or bad client certificate. In TLS 1.3, the first read raises it."""
     broker = start(clients=AUTHORITY, version=version)
     with pytest.raises(TlsFailed, match=expected) as caught:
         ask(connect(broker.port, replace(TLS, keystore=keystore)))
@@ -205,8 +210,9 @@ def test_the_broker_refuses_the_client(
     assert f"{HOST}:{broker.port}" == caught.value.peer
 
 
-def test_a_later_alert_is_the_first_cause(start: Start) -> None:
-    """A connection that died by an alert raises it again at every later use."""
+def test_every_use_of_a_refused_connection_raises_the_same_error(start: Start) -> None:
+    """The broker refuses the connection with a TLS alert. Every later use raises the alert's
+    error."""
     broker = start(clients=AUTHORITY, version=V13)
     options = network(TLS)
     stream = tls.secure(
@@ -240,17 +246,17 @@ def test_a_later_alert_is_the_first_cause(start: Start) -> None:
     ],
     ids=["no 1.3", "no 1.2", "cipher", "suite of 1.3"],
 )
-def test_nothing_in_common(
+def test_the_two_sides_have_no_version_or_cipher_in_common(
     start: Start, settings: dict[str, object], options: TlsOptions, expected: str
 ) -> None:
-    """Without a common version or cipher suite, the sentence says which the options allow."""
+    """Without a common version or cipher suite, the error says which ones the options allow."""
     broker = start(**settings)
     with pytest.raises(TlsFailed, match=expected):
         connect(broker.port, options)
 
 
-def test_the_wanted_cipher_is_used(start: Start) -> None:
-    """A suite of TLS 1.2 that the options name is the one that is agreed."""
+def test_the_chosen_cipher_is_used(start: Start) -> None:
+    """The connection uses the TLS 1.2 suite that the options name."""
     cipher = "ECDHE-ECDSA-CHACHA20-POLY1305"
     connection = connect(start().port, replace(TLS, max_version="TLSv1.2", ciphers=(cipher,)))
 

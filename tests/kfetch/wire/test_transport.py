@@ -1,4 +1,4 @@
-"""Connections that can't be made."""
+"""A stream that can't be opened is a ConnectionLost."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ NETWORK = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}).network
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 300])
-def test_a_name_that_no_dns_can_hold(host: str) -> None:
-    """A host name that can't be encoded is ConnectionLost with the name in it, no traceback."""
+def test_a_host_name_that_dns_forbids(host: str) -> None:
+    """An empty label or an overlong name raises ConnectionLost, not UnicodeError."""
     with pytest.raises(ConnectionLost, match="no connection to "):
         open_stream(host, 9092, NETWORK, time.monotonic() + 1)
 
 
-def test_a_socket_that_takes_no_options_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its peer may be gone already. That is ConnectionLost, and no descriptor stays open."""
+def test_a_socket_that_refuses_its_options_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket may refuse its options because the broker has closed it. kfetch closes it, too, and
+    raises ConnectionLost."""
 
-    class Refusing(socket.socket):
+    class RefusingSocket(socket.socket):
         def setsockopt(self, *_: object) -> None:
             raise OSError(22, "Invalid argument")
 
-    stream = Refusing()
+    stream = RefusingSocket()
     monkeypatch.setattr(transport, "connect", lambda *_: stream)
     with pytest.raises(ConnectionLost, match=r"h:9092 can't be configured: .*Invalid argument"):
         open_stream("h", 9092, NETWORK, time.monotonic() + 1)

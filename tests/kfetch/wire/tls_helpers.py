@@ -41,7 +41,7 @@ def network(options: TlsOptions) -> NetworkOptions:
 
 
 def soon(seconds: float = 60.0) -> float:
-    """A deadline."""
+    """The deadline in so many seconds, by ``time.monotonic``."""
     return time.monotonic() + seconds
 
 

@@ -1,4 +1,4 @@
-"""Any file of YAML is read, or is a mistake in one sentence, also if aliases would make it grow."""
+"""kfetch reads any YAML file, or raises an error of one sentence. Aliases can't exhaust memory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from kfetch_jobs.config import yamlfile
 from kfetch_jobs.errors import ConfigError
 from tests.examples import examples
 
+# The attack "billion laughs".
 LAUGHS = "a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha, ha]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
 )
-"""A million million values in half a kilobyte."""
-ALIASES = "".join(f"b{n}: *a\n" for n in range(1000))
+"""Half a kilobyte of YAML whose aliases stand for a million million values."""
+USES_OF_A = "".join(f"b{n}: *a\n" for n in range(1000))
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file to be written."""
+    """The path of a file that the test writes."""
     return tmp_path / "a.yml"
 
 
@@ -35,13 +36,13 @@ def file(tmp_path: Path) -> Path:
         ("b: &b {x: 1}\n? *b\n: c", "{}:1: a key must be text"),
         (LAUGHS.replace("[", "{k: [").replace("]", "]}"), "{}:5: a4: with "),
         ("? [a, b]\n: c", "{}:1: a key must be text, and this is a list or has keys of its own"),
-        ("a: &a ['${file:big}']\n" + ALIASES, "{}:65: b63: with its aliases "),
+        ("a: &a ['${file:big}']\n" + USES_OF_A, "{}:65: b63: with its aliases "),
         ("a: b # " + "x" * (256 << 10), "{}:1: the file is longer than 256 KiB: "),
         (f"a: [{'a,' * (1 << 18)}]", "{}:1: the file is longer than 256 KiB: "),
     ],
 )  # fmt: skip
-def test_what_would_grow(file: Path, text: str, sentence: str) -> None:
-    """One sentence with the line, at once, and without the memory."""
+def test_a_file_that_would_become_too_large(file: Path, text: str, sentence: str) -> None:
+    """The error is one sentence with the line. kfetch raises it before it uses much memory."""
     file.with_name("big").write_text("x" * (64 << 10))
     file.write_text(text)
     tracemalloc.start()
@@ -53,14 +54,14 @@ def test_what_would_grow(file: Path, text: str, sentence: str) -> None:
         tracemalloc.stop()
 
 
-def test_aliases_have_their_use(file: Path) -> None:
-    """A mapping that is written once and used often is what aliases are for."""
-    file.write_text("a: &a {x: 1, y: [2]}\n" + ALIASES)
+def test_an_alias_may_be_used_often(file: Path) -> None:
+    """A small mapping with a thousand aliases is read."""
+    file.write_text("a: &a {x: 1, y: [2]}\n" + USES_OF_A)
 
     assert {"x": "1", "y": ["2"]} == yamlfile.read(file, {}, {}).value["b999"]
 
 
-IN_YAML = [
+BAD_YAML = [
     ("a: 1\nb: &x {c: *x}", ":2: b.c is an alias of what it stands in: write out what is meant"),
     ("a: &x\n  - 1\n  - *x", ":1: a.1 is an alias of what it stands in"),
     ("&x\na: *x", ":2: a is an alias of what it stands in"),
@@ -80,16 +81,16 @@ IN_YAML = [
 ]
 
 
-@pytest.mark.parametrize(("text", "sentence"), IN_YAML)
-def test_what_yaml_cannot_mean(tmp_path: Path, text: str, sentence: str) -> None:
-    """Whatever a file holds, it is one sentence with its line, never a traceback."""
+@pytest.mark.parametrize(("text", "sentence"), BAD_YAML)
+def test_bad_yaml_is_an_error_of_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    """The error is one line of text. It starts with the file, and the line if it is known."""
     path = tmp_path / "kfetch.yml"
     path.write_text(text)
 
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as error:
         yamlfile.read(path, {}, {})
-    assert str(told.value).startswith(f"{path}{sentence}")
-    assert "\n" not in str(told.value)
+    assert str(error.value).startswith(f"{path}{sentence}")
+    assert "\n" not in str(error.value)
 
 
 _WORDS = (
@@ -99,8 +100,10 @@ _WORDS = (
 
 @examples(90)
 @given(st.lists(st.sampled_from([*_WORDS.split(), " ", "\n", "\n  ", "a: "]), max_size=20))
-def test_yaml_of_any_kind(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
-    """It is read, or it is the user's mistake."""
+def test_random_yaml_never_ends_in_a_traceback(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str]
+) -> None:
+    """kfetch reads a random file, or raises ConfigError."""
     path = tmp_path_factory.getbasetemp() / "any.yml"
     path.write_text("".join(words))
     with suppress(ConfigError):

@@ -1,7 +1,7 @@
 """Avro schemas: from the JSON text of an .avsc file to a tree of types.
 
 Follows the Avro specification 1.12, and Java's library where the two differ. A named type that is
-used twice is one object in both places. Types inside themselves are refused, as Spark does.
+used twice is one object in both places. A type that contains itself is refused, as by Spark.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ NAMED = ("record", "enum", "fixed")
 TYPES_MAX = 20_000
 """Types in a schema, each counted as often as it is used."""
 _DEPTH_MAX = 64
-_OF_TYPE = ("aliases", "doc", "fields", "items", "name", "namespace", "size", "symbols", "type",
+_TYPE_KEYS = ("aliases", "doc", "fields", "items", "name", "namespace", "size", "symbols", "type",
             "values")  # fmt: skip
-_OF_ENUM = (*_OF_TYPE, "default")
-_OF_FIELD = ("aliases", "default", "doc", "name", "order", "type")
-"""What Java's library does not count as a property of a type or a field."""
+_ENUM_KEYS = (*_TYPE_KEYS, "default")
+_FIELD_KEYS = ("aliases", "default", "doc", "name", "order", "type")
+"""The keys of a type, an enum and a field. Java's library counts all others as properties."""
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?[fd]?", re.I | re.A)
 _HEXADECIMAL = re.compile(
     r"[+-]?0x([0-9a-f]+\.?|[0-9a-f]*\.[0-9a-f]+)p[+-]?[0-9]+[fd]?", re.I | re.A
@@ -104,8 +104,8 @@ def parse_avro(
     """Returns the type of a schema in JSON.
 
     ``source``: where the text is from, for error messages. ``references``: schemas whose types it
-    names, each behind those that it needs itself. Raises OptionError for text that is no schema,
-    and NotBuilt for a type inside itself.
+    names. A schema comes after those that it needs itself. Raises OptionError for text that is no
+    schema, and NotBuilt for a type that contains itself.
     """
     parser = _Parser(source)
     for reference in references:
@@ -140,12 +140,12 @@ class _Parser:
         """The JSON of the named types of a schema, each with the namespace around it."""
 
     def whole(self, tree: Any) -> AvroType:
-        """Returns the type of a whole schema. Its names may come before their types."""
+        """Returns the type of a whole schema. It may use a name before the name's definition."""
         self._define(tree, "", 0)
         return self.type(tree, "", 0)
 
     def _define(self, tree: Any, namespace: str, depth: int) -> None:
-        """Note where a tree defines names. ``type`` refuses what is wrong there."""
+        """Notes where a tree defines names. ``type`` raises the errors of the definitions."""
         if depth > _DEPTH_MAX:
             return
         if isinstance(tree, list):
@@ -188,7 +188,7 @@ class _Parser:
             word = "items" if kind == "array" else "values"
             if word not in tree:
                 raise self._wrong(f"a type {kind} has no {word}")
-            inside = self._of(kind, [self.type(tree[word], namespace, depth + 1)])
+            inside = self._with_inside(kind, [self.type(tree[word], namespace, depth + 1)])
             return replace(inside, properties=_properties(tree))
         if kind in PRIMITIVES:
             catalyst = str(tree.get("spark.sql.catalyst.type", ""))
@@ -199,7 +199,7 @@ class _Parser:
     def _wrong(self, why: str) -> OptionError:
         return _error(self._source, why)
 
-    def _of(self, kind: str, inside: Sequence[AvroType]) -> AvroType:
+    def _with_inside(self, kind: str, inside: Sequence[AvroType]) -> AvroType:
         return AvroType(kind, inside=tuple(inside), count=self._count(inside))
 
     def _count(self, inside: Sequence[AvroType]) -> int:
@@ -209,7 +209,7 @@ class _Parser:
         return count
 
     def _reference(self, name: str, namespace: str, depth: int) -> AvroType:
-        """Returns the type of a name: one before it, else one further on in the schema."""
+        """Returns the type of that name, which may be defined earlier or later in the schema."""
         full = _full(name, namespace)
         if full not in self._known and name in self._known:
             full = name
@@ -237,21 +237,21 @@ class _Parser:
             raise self._wrong(f"a union has {twice} twice")
         if not branches:
             raise self._wrong("a union is empty")
-        return self._of("union", branches)
+        return self._with_inside("union", branches)
 
     def _named(self, kind: str, tree: dict[str, Any], namespace: str, depth: int) -> AvroType:
-        given = tree.get("name")
-        if not isinstance(given, str) or not given:
+        own_name = tree.get("name")
+        if not isinstance(own_name, str) or not own_name:
             raise self._wrong(f"a {kind} has no name")
         name = _own_name(tree, namespace)
         inner = name.rpartition(".")[0]
         if name in PRIMITIVES or self._definitions[name][0] is not tree:
             raise self._wrong(f"the name {name} is defined twice")
-        if known := self._known.get(name):  # a name before it was its first use
+        if known := self._known.get(name):  # a reference before the definition has parsed it
             return known
         self._known[name] = None
         aliases = tuple(_full(alias, inner) for alias in _texts(tree.get("aliases")))
-        properties = _properties(tree, _OF_ENUM if kind == "enum" else _OF_TYPE)
+        properties = _properties(tree, _ENUM_KEYS if kind == "enum" else _TYPE_KEYS)
         base = AvroType(kind, name=name, aliases=aliases, properties=properties)
         if kind == "record":
             named_type = self._record(base, tree, inner, depth)
@@ -281,7 +281,7 @@ class _Parser:
             self._default(item.get("default", MISSING), kind.kind, name),
             tuple(_texts(item.get("aliases"))),
             str(item.get("order", "ascending")).lower(),
-            _properties(item, _OF_FIELD),
+            _properties(item, _FIELD_KEYS),
         )
 
     def _default(self, given: Any, kind: str, field: str) -> Any:
@@ -316,7 +316,7 @@ class _Parser:
 
 
 def _java_number(text: str) -> float | None:
-    """Returns what Java's Double.valueOf makes of a text; None if it is no number there."""
+    """Returns the number that Java's Double.valueOf reads; None if Java refuses the text."""
     text = text.strip("".join(map(chr, range(33))))
     if text.lstrip("+-") in _NAMED_NUMBERS and len(text.lstrip("+-")) >= len(text) - 1:
         return float(text)
@@ -339,7 +339,7 @@ def _own_name(tree: dict[str, Any], namespace: str) -> str:
     return _full(tree["name"], own if isinstance(own, str) else namespace)
 
 
-def _properties(tree: dict[str, Any], reserved: Sequence[str] = _OF_TYPE) -> str:
+def _properties(tree: dict[str, Any], reserved: Sequence[str] = _TYPE_KEYS) -> str:
     return json.dumps({k: v for k, v in tree.items() if k not in reserved}, sort_keys=True)
 
 
