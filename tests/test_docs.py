@@ -89,7 +89,7 @@ def missing_files(page: str) -> list[str]:
     A page may say "Paths are below `folder/`". Then its short names count from there too.
     """
     text = (ROOT / page).read_text()
-    folders = [ROOT, *(ROOT / name for name in re.findall(r"Paths are below\s`([\w/]+)`", text))]
+    folders = [ROOT, *(ROOT / name for name in re.findall(r"[Pp]aths are below\s`([\w/]+)`", text))]
     named = re.findall(r"`((?:spark_source|jobs|tests)/[\w/]+\.py)`", text)
     if len(folders) > 1:
         named = re.findall(r"`([\w/]+\.py)`", text)

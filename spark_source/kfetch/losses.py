@@ -1,9 +1,9 @@
 """Data loss: when the log no longer has a position, and the sentence for each kind of loss.
 
-The driver (``watch/position_check.py``) and the tasks (``fetch/recovery.py``) ask the brokers
-different questions. Both give the answers to ``find_loss``, and both raise or log its result. The
-tables ``_VERDICTS`` and ``_SENTENCES`` have one row for each class below ``DataLoss``.
-Pure: no broker, clock or log file.
+Three modules of the driver (``watch/position_check.py``, ``batch_planning.py`` and
+``available_now.py``) and the tasks (``fetch/recovery.py``) ask the brokers different questions. All
+give the answers to ``find_loss``, and raise or log its result. The tables ``_VERDICTS`` and
+``_SENTENCES`` have one row for each class below ``DataLoss``. Pure: no broker, clock or log file.
 """
 
 from __future__ import annotations

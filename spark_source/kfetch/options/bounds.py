@@ -23,10 +23,12 @@ EARLIEST = -2
 LATEST = -1
 """ListOffsets' code of the log end."""
 
+_BATCH_START = "earliest"
+"""The default of ``startingOffsets`` in batch reads."""
 STARTING = by_name(
     Option(
         "startingOffsets",
-        "`latest`, `earliest` (the default of batch reads), `group`, or JSON",
+        f"`latest`, `{_BATCH_START}` (the default of batch reads), `group`, or JSON",
         default="latest",
     ),
     Option(
@@ -156,7 +158,7 @@ def starting_bound(read: OptionReader, *, batch: bool) -> Bound:
     Raises OptionError for invalid texts, and for a batch read that would start at the log ends.
     """
     or_latest = read(STARTING["startingOffsetsByTimestampStrategy"])
-    default = "earliest" if batch else STARTING["startingOffsets"].default
+    default = _BATCH_START if batch else STARTING["startingOffsets"].default
     bound = _bound(read, "starting", default, LATEST if or_latest else None)
     if batch and not bound.by_time:
         _refuse(bound, LATEST, "starting offset", "startingOffsets for {}")

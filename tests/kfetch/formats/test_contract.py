@@ -14,6 +14,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kfetch.errors import MalformedValue, OptionError
 from kfetch.formats import face
+from kfetch.formats.format import column_class
+from kfetch.options.formats import OPTIONS
 from kfetch.spark.options import parse
 from kfetch.spark.schema import schema
 from tests.kfetch.fetch.helpers import T0, T1, part, query
@@ -227,6 +229,18 @@ def test_options_of_other_formats_are_mistakes(form: tuple[str, Case]) -> None:
         f"option value{rest} has no effect without valueFormat={readers[rest]}: set "
         f"valueFormat={readers[rest]}, or remove it"
     ) == mistake.value.message
+
+
+def test_the_documented_default_modes_are_those_of_the_formats() -> None:
+    """The declarations of ``valueMode`` and ``keyMode`` say each format's ``default_mode``."""
+    formats_by_mode: dict[str, list[str]] = {}
+    for name in face.FORMATS:
+        formats_by_mode.setdefault(column_class(name).default_mode, []).append(name)
+    documented = ", ".join(
+        f"{mode} for {' and '.join(names)}" for mode, names in formats_by_mode.items()
+    )
+
+    assert documented == OPTIONS["valueMode"].default == OPTIONS["keyMode"].default
 
 
 def test_default_modes(form: tuple[str, Case]) -> None:
