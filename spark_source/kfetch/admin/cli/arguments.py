@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-OptionPairs = Annotated[
-    list[str] | None,
-    typer.Option(
+
+def option_pairs(accepted: str) -> Any:
+    """Returns the argument ``--option`` of a verb. ``accepted``: which options it takes."""
+    return typer.Option(
         metavar="NAME=VALUE",
-        help="An option of the source, such as kafka.security.protocol=SSL. No secrets. Repeat it "
-        "for more options.",
-    ),
-]
+        help=f"{accepted}, such as kafka.security.protocol=SSL. No secrets. Repeat it for more "
+        "options.",
+    )
+
+
 PropertiesFile = Annotated[
     Path | None,
     typer.Option(

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile, print_result
+from kfetch.admin.cli.arguments import Json, PropertiesFile, option_pairs, print_result
 from kfetch.admin.cli.source_options import CONNECTIONS, cluster_options, source_options
 
 if TYPE_CHECKING:
     from kfetch.admin.brokers import ClusterState
     from kfetch.admin.platform import Platform
+
+_NO_SERVER = "none:9092"
+"""Checks options without a cluster. Nothing connects to it."""
 
 
 def check(
@@ -28,7 +31,7 @@ def check(
     topic: Annotated[
         list[str] | None, typer.Option(help="Check this topic too. Repeat it for more topics.")
     ] = None,
-    option: OptionPairs = None,
+    option: Annotated[list[str] | None, option_pairs("An option kafka.NAME or kfetch.NAME")] = None,
     properties: PropertiesFile = None,
     executors: Annotated[
         bool,
@@ -60,11 +63,13 @@ def check(
     """
     from kfetch.admin import brokers, platform
     from kfetch.admin.cli import text
+    from kfetch.admin.query import parse_options
 
     given = source_options(properties, option or (), prefixes=CONNECTIONS)
-    state = None
-    if servers or topic or "kafka.bootstrap.servers" in given:
-        state = brokers.check(cluster_options(servers, properties, option or ()), topic or ())
+    asks_cluster = servers or topic or "kafka.bootstrap.servers" in given
+    options = cluster_options(servers if asks_cluster else _NO_SERVER, properties, option or ())
+    agent = parse_options({**options, "subscribe": "none"}).agent
+    state = brokers.check(options, topic or ()) if asks_cluster else None
     driver, others = platform.describe(), _executors() if executors else []
     lines = [*_lines("this machine", driver)]
     lines += [line for one in others for line in _lines("executor", one)]
@@ -72,8 +77,7 @@ def check(
     platforms = {"driver": asdict(driver), "executors": [asdict(one) for one in others]}
     cluster = text.cluster_json(state) if state else {}
     print_result(as_json, cluster | {"platforms": platforms}, lines)
-    place = given.get("kfetch.agent", driver.agent).lower()
-    _raise_problems(state, (others or [driver]) if place == "process" else [])
+    _raise_problems(state, (others or [driver]) if agent.place == "process" else [])
 
 
 def _executors() -> list[Platform]:

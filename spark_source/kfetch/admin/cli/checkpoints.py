@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile, print_result
+from kfetch.admin.cli.arguments import Json, PropertiesFile, option_pairs, print_result
 from kfetch.admin.cli.source_options import source_options
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _read(location: str, spark_properties: Path | None) -> Checkpoint:
 
 def verify(
     path: _Location,
-    option: OptionPairs = None,
+    option: Annotated[list[str] | None, option_pairs("An option of the source")] = None,
     properties: PropertiesFile = None,
     source: Annotated[
         str | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kfetch.admin.cli.arguments import Json, OptionPairs, PropertiesFile, print_result
+from kfetch.admin.cli.arguments import Json, PropertiesFile, option_pairs, print_result
 from kfetch.admin.cli.source_options import REGISTRIES, cluster_options
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ def infer(
         str, typer.Option(metavar="DDL", help="Check this schema instead of inferring one.")
     ] = "",
     key: Annotated[bool, typer.Option("--key", help="Look at keys, not at values.")] = False,
-    option: OptionPairs = None,
+    option: Annotated[
+        list[str] | None,
+        option_pairs("An option kafka.NAME, kfetch.NAME, schema.registry.NAME, value… or key…"),
+    ] = None,
     properties: PropertiesFile = None,
     as_json: Json = False,
 ) -> None:

@@ -51,6 +51,30 @@ def test_check_takes_options_of_kafka_alone(kfetch: Kfetch) -> None:
     assert "'subscribe' does not begin with kafka." in err
 
 
+@pytest.mark.parametrize(
+    ("verb", "names"),
+    [
+        (("check",), "An option kafka.NAME or kfetch.NAME, such as"),
+        (("infer",), "kafka.NAME, kfetch.NAME, schema.registry.NAME, value… or key…, such as"),
+        (("checkpoint", "verify"), "An option of the source, such as"),
+    ],
+)
+def test_the_help_of_option_says_which_ones_a_verb_takes(
+    kfetch: Kfetch, verb: tuple[str, ...], names: str
+) -> None:
+    """A verb takes the options that it reads. Its help names the same ones as its error."""
+    assert names in " ".join(kfetch(*verb, "--help")[1].split())
+
+
+@pytest.mark.parametrize("option", ["kfetch.agent=bogus", "kfetch.nonsense=1", "kafka.nonsense=1"])
+def test_check_without_servers_refuses_wrong_options(kfetch: Kfetch, option: str) -> None:
+    """An unknown option, or a wrong value, is an error even if no cluster is asked."""
+    code, out, err = kfetch("check", "--option", option)
+
+    assert (1, "") == (code, out)
+    assert err.startswith(f"kfetch: option {option.partition('=')[0]} is ")
+
+
 def test_secrets_are_no_arguments(kfetch: Kfetch) -> None:
     """An option with a secret is refused, because every user sees a command's arguments."""
     code, out, err = kfetch("check", "localhost:1", "--option", "kafka.sasl.password=hunter2")
