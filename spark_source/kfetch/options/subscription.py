@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from kfetch.errors import OptionError
 from kfetch.model import TopicPartition
+from kfetch.options import java_patterns
 from kfetch.options.converters import INT_MAX
 from kfetch.options.option import Option, OptionReader, by_name
 
@@ -71,31 +71,14 @@ def _pattern(text: str) -> Subscription:
         raise OptionError(
             "pattern to subscribe is empty: option subscribePattern", option="subscribePattern"
         )
-    if any("[" in chars or "&&" in chars for chars in _bracketed(text)):
+    if problem := java_patterns.problem(text):
+        python = java_patterns.in_python(text)
         raise OptionError.about(
             "subscribePattern",
-            f"is {text!r}, but kfetch reads it with Python's re, which has no sets of sets: no "
-            "[ and no && inside brackets",
-            action="write one set, such as [a-dm-p], or a look-ahead, such as (?!x)[a-z]",
+            f"is {text!r}, {problem}",
+            action=f"write {python}" if python else "",
         )
-    try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError) as problem:
-        raise OptionError.about(
-            "subscribePattern",
-            f"is {text!r}, which is no regular expression of Python's re: {problem}",
-        ) from None
     return Subscription(pattern=text)
-
-
-def _bracketed(pattern: str) -> Iterator[str]:
-    """Returns what stands between each pair of brackets, without escaped characters.
-
-    Java's regular expressions, which Spark's connector reads, have sets of sets there. Python's
-    take the same text for plain characters, so the pattern would match other topics.
-    """
-    for match in re.finditer(r"\\.|\[\^?(\]?(?:\\.|[^\\\]])*)", pattern, re.DOTALL):
-        yield re.sub(r"\\.", "", match[1] or "", flags=re.DOTALL)
 
 
 def _assignment(text: str) -> Subscription:

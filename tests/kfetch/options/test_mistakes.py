@@ -85,10 +85,9 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
         (
             {"subscribe": None, "subscribePattern": pattern},
             f"option subscribePattern is {pattern!r}, but kfetch reads it with Python's re, which "
-            "has no sets of sets: no [ and no && inside brackets: write one set, such as "
-            "[a-dm-p], or a look-ahead, such as (?!x)[a-z]",
+            f"has no sets of sets: no [ and no && inside brackets{advice}",
         )
-        for pattern in ("^o-[a-z&&[^x]]+$", "[a-d[m-p]]", "[[ab]c]", r"[^]\]&&a]", r"\[[\[&&a]")
+        for pattern, advice in ((r"[^]\]&&a]", ""), (r"\[[\[&&a]", r": write \[(?:(?=[a])[\[])"))
     ),
     (
         {"subscribe": None, "assign": ""},
