@@ -2,12 +2,12 @@
 
     python -m integration.benchmarks.latency [--rate N] [--partitions N] [--seconds S] [--runs N]
 
-Records are produced at a steady rate by a process of its own, each with the time it was handed to
-the producer. A query with the default trigger collects each micro-batch in foreachBatch, as any
-sink must, and looks at the clock then. The first seconds of a query are not counted
-(``--warm-up``). Percentiles are a run's; their medians are compared. Both sources run with the
-settings that docs/how-to/tune.md advises for short micro-batches; ``--plain`` leaves Spark's
-defaults.
+A process of its own produces records at a steady rate. A record's value is the time at which the
+producer got it. A query with the default trigger collects each micro-batch in foreachBatch, as any
+sink must, and looks at the clock then. The first seconds of a query do not count (``--warm-up``).
+Each run has its percentiles, and the benchmark compares their medians over the runs. Both sources
+run with the settings that docs/how-to/tune.md advises for short micro-batches; ``--plain`` leaves
+Spark's defaults.
 """
 
 from __future__ import annotations
@@ -49,52 +49,53 @@ class Run:
     batches: int
     p50_ms: float
     p99_ms: float
-    most_ms: float
+    max_ms: float
 
     def __str__(self) -> str:
         return (
             f"{self.source:6} p50 {self.p50_ms:6.0f} ms   p99 {self.p99_ms:6.0f} ms   "
-            f"max {self.most_ms:6.0f} ms   {self.records} records in {self.batches} batches"
+            f"max {self.max_ms:6.0f} ms   {self.records} records in {self.batches} batches"
         )
 
 
-class Clocked:
-    """The latencies of what foreachBatch is given while they are counted."""
+class LatencySink:
+    """A sink for foreachBatch that notes the latency of each record, for a while."""
 
     def __init__(self) -> None:
         self.batches = 0
-        self.seconds: list[float] = []
-        self._since = float("inf")
-        self._first, self._over, self._left = (threading.Event() for _ in range(3))
+        self.latencies_s: list[float] = []
+        self._counts_from = float("inf")
+        """Records that were produced earlier do not count."""
+        self._first_records, self._counted, self._is_idle = (threading.Event() for _ in range(3))
 
     def take(self, frame: Any, _batch: int) -> None:
         """The function for ``foreachBatch``."""
-        if self._over.is_set():
-            self._left.set()
+        if self._counted.is_set():
+            self._is_idle.set()
             return
         rows = frame.select("value").collect()
         now = time.time()
-        produced = [float(row.value.decode()) for row in rows]
-        counted = [now - at for at in produced if at >= self._since]
-        self.seconds += counted
-        self.batches += bool(counted)
+        produced_at = [float(row.value.decode()) for row in rows]
+        latencies_s = [now - at for at in produced_at if at >= self._counts_from]
+        self.latencies_s += latencies_s
+        self.batches += bool(latencies_s)
         if rows:
-            self._first.set()
+            self._first_records.set()
 
     def count(self, warm_up_s: float, seconds: float) -> None:
-        """Count for so many seconds, beginning so long after the first records have come."""
-        if not self._first.wait(PATIENCE_S):
+        """Count for ``seconds``. The count begins ``warm_up_s`` seconds after the first records."""
+        if not self._first_records.wait(PATIENCE_S):
             raise TimeoutError(f"no records within {PATIENCE_S} s")
         time.sleep(warm_up_s)
-        self._since = time.time()
+        self._counts_from = time.time()
         time.sleep(seconds)
-        # Interrupted while it collects, Spark overflows the stack on a regex of its own.
-        self._over.set()
-        self._left.wait(PATIENCE_S)
+        # Stopping a query while it collects overflows the stack in a regular expression of Spark.
+        self._counted.set()
+        self._is_idle.wait(PATIENCE_S)
 
     def percentile_ms(self, share: float) -> float:
         """The latency that this share of the records does not exceed."""
-        ordered = sorted(self.seconds)
+        ordered = sorted(self.latencies_s)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000
 
 
@@ -130,35 +131,35 @@ def steady(cluster: Cluster, rate: float, partitions: int) -> Iterator[None]:
 
 
 def measure(spark: Any, cluster: Cluster, source: str, options: argparse.Namespace) -> Run:
-    """One query, from the latest offsets on."""
-    given = {"kfetch_agent": options.agent} if source == "kfetch" else {}
-    clocked = Clocked()
+    """Measure one query that starts at the latest offsets."""
+    agent = {"kfetch_agent": options.agent} if source == "kfetch" else {}
+    sink = LatencySink()
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
-            stream(spark, cluster, TOPIC, source, startingOffsets="latest", **given)
-            .writeStream.foreachBatch(clocked.take)
+            stream(spark, cluster, TOPIC, source, startingOffsets="latest", **agent)
+            .writeStream.foreachBatch(sink.take)
             .option("checkpointLocation", checkpoint)
             .start()
         )
         try:
-            clocked.count(options.warm_up, options.seconds)
+            sink.count(options.warm_up, options.seconds)
         finally:
             failed = query.exception()
             query.stop()
-    if failed is not None or not clocked.seconds:
-        raise RuntimeError(f"{source} delivered {len(clocked.seconds)} records: {failed}")
+    if failed is not None or not sink.latencies_s:
+        raise RuntimeError(f"{source} delivered {len(sink.latencies_s)} records: {failed}")
     return Run(
         source=source,
-        records=len(clocked.seconds),
-        batches=clocked.batches,
-        p50_ms=clocked.percentile_ms(0.50),
-        p99_ms=clocked.percentile_ms(0.99),
-        most_ms=max(clocked.seconds) * 1000,
+        records=len(sink.latencies_s),
+        batches=sink.batches,
+        p50_ms=sink.percentile_ms(0.50),
+        p99_ms=sink.percentile_ms(0.99),
+        max_ms=max(sink.latencies_s) * 1000,
     )
 
 
 def compare(options: argparse.Namespace) -> list[Run]:
-    """All counted runs, alternated, after one short run of each."""
+    """Measure both sources by turns, after a short run of each that does not count."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = stack.enter_context(Cluster.start(directory / "kafka"))

@@ -15,8 +15,8 @@ from kfetch.errors import TableRefused
 _FILE_BYTES = 128 << 20
 _ROW_GROUP_BYTES = 32 << 20
 """Decision record 117 has the measurement."""
-_MEMORY_PART = 4
-"""All tasks of an executor together keep this part of the agent's memory at most."""
+_MEMORY_PARTS = 4
+"""All tasks of an executor together keep at most one part of this many of the agent's memory."""
 _NUMBER = re.compile(r"(-?\d+)\s*([kmgt]?)b?")
 _NAME = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _CODECS = {"zstd", "snappy", "gzip", "brotli", "lz4", "none"}
@@ -25,33 +25,33 @@ _CODEC_NAMES = {"lz4_raw": "lz4", "uncompressed": "none"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """Where the files of a query go, and what they are like."""
+    """Where a query writes its files, and their columns, codec, statistics and sizes."""
 
     directory: str
-    """The table's: an absolute path, or the URI of a store."""
+    """The table's directory: an absolute path, or the URI of a store."""
     source_schema: str
     """The stream's columns, as the JSON of Spark's StructType."""
     columns: tuple[TableColumn, ...]
-    """Those of the files, in the table's order and with the table's names."""
+    """The columns of the files, in the table's order and with the table's names."""
     partitions: tuple[TableColumn, ...]
     records: Literal["all", "good", "dead"] = "all"
-    """``good`` and ``dead``: those that can be decoded, and the dead letters."""
+    """``good``: the records that can be decoded. ``dead``: the dead letters."""
     codec: str
     statistics_columns: int
-    """So many leaf columns have statistics. A negative number: all."""
+    """How many leaf columns have statistics. A negative number: all."""
     statistics_paths: tuple[tuple[str, ...], ...]
     """These columns have statistics, with their fields. Empty: ``statistics_columns`` decides."""
     file_bytes: int
     """A file that has reached this size is complete."""
     row_group_bytes: int
-    """A task keeps so many bytes of rows, of all open files together, until it writes them. As many
-    again may be for the footers of these files."""
+    """A task writes its rows when those of all its open files together have this many bytes. The
+    footers of these files may need as many bytes again."""
     upload_bytes: int
-    """Uploads of a task's open files keep so many bytes in memory at most. 0 on a disk."""
+    """The bytes that the uploads of a task's open files may keep in memory; 0 on a disk."""
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
-        """Returns the plan of a document of ``plans_text``."""
+        """Returns the plan that a document of ``plans_text`` describes."""
         for name in ("columns", "partitions"):
             given[name] = tuple(
                 TableColumn(**one | {"path": tuple(one["path"])}) for one in given[name]
@@ -73,11 +73,11 @@ def parse_plans(text: str) -> list[WritePlan]:
 def file_settings(
     properties: Mapping[str, str], memory_bytes: int, writers: int, upload_bytes: int = 0
 ) -> dict[str, Any]:
-    """Returns what a table's properties say of its files.
+    """Returns the fields of a plan that a table's properties decide.
 
-    ``memory_bytes``: that of the agent. ``writers``: for how many tables' files an
-    executor's tasks keep rows at once. ``upload_bytes``: what one upload may keep in memory; 0 on a
-    disk. Raises TableRefused for a value that is none.
+    ``memory_bytes``: the agent's memory. ``writers``: an executor's task slots, times the tables
+    that each task writes. ``upload_bytes``: the bytes that one upload may keep in memory; 0 on a
+    disk. Raises TableRefused for an invalid value.
     """
     codec = properties.get("delta.parquet.compression.codec", "zstd").lower()
     codec = _CODEC_NAMES.get(codec, codec)
@@ -87,7 +87,7 @@ def file_settings(
             f"{', '.join(sorted(_CODECS))}",
             action="change the property",
         )
-    share = min(_ROW_GROUP_BYTES, memory_bytes // (_MEMORY_PART * writers))
+    share = min(_ROW_GROUP_BYTES, memory_bytes // (_MEMORY_PARTS * writers))
     return {
         "codec": codec,
         "statistics_columns": _number(properties, "delta.dataSkippingNumIndexedCols", COLUMNS),

@@ -1,4 +1,4 @@
-"""One connection: versions, order, deadlines, limits, and a death that is remembered."""
+"""One connection: versions, order, deadlines and limits. A dead one keeps its first error."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ LONG_S, SHORT_S = 60.0, 0.05
 
 
 def soon(seconds: float = LONG_S) -> float:
-    """A deadline."""
+    """The deadline in so many seconds, by ``time.monotonic``."""
     return time.monotonic() + seconds
 
 
 @pytest.fixture
 def broker() -> Iterator[ScriptedBroker]:
-    """A broker that answers Metadata with nothing."""
-    with ScriptedBroker() as running:
-        running.always(MetadataRequest, lambda request: empty(request.API_VERSION))
-        yield running
+    """A broker whose Metadata replies name no broker and no topic."""
+    with ScriptedBroker() as scripted:
+        scripted.always(MetadataRequest, lambda request: empty(request.API_VERSION))
+        yield scripted
 
 
 @pytest.fixture
 def connection(broker: ScriptedBroker) -> Iterator[Connection]:
-    """An open connection to it."""
+    """An open connection to the broker."""
     opened = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
     yield opened
     opened.close()
 
 
 def empty(version: int, name: str = "c") -> Any:
-    """A Metadata reply that tells of nothing."""
+    """A Metadata reply without brokers and topics."""
     return MetadataResponse(
         version=version, brokers=[], cluster_id=name, controller_id=1, topics=[]
     )
 
 
 def ask() -> Any:
-    """A small question."""
+    """A small request for Metadata."""
     return MetadataRequest[9](topics=[])
 
 
-def test_agrees_on_versions(connection: Connection) -> None:
+def test_the_newest_common_version_is_used(connection: Connection) -> None:
     """The version of an API is the newest of both sides, within the caller's bounds."""
     assert 18 == connection.version(FetchRequest)
     assert 12 == connection.version(FetchRequest, highest=12)
@@ -74,7 +74,9 @@ def needs_login(_: Any) -> Any:
     return SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN", "GSSAPI"])
 
 
-def test_a_log_in_is_wanted(broker: ScriptedBroker, connection: Connection) -> None:
+def test_the_error_says_that_a_listener_wants_a_log_in(
+    broker: ScriptedBroker, connection: Connection
+) -> None:
     """A SASL listener answers ApiVersions and closes after the next request. The error says so."""
     broker.always(SaslHandshakeRequest, needs_login)
     broker.answer(MetadataRequest, Close())
@@ -88,7 +90,7 @@ def test_a_log_in_is_wanted(broker: ScriptedBroker, connection: Connection) -> N
 
 
 def test_a_proven_connection_is_not_probed(broker: ScriptedBroker, connection: Connection) -> None:
-    """After the first reply beside ApiVersions, a lost connection needs no probe."""
+    """A connection that has had a reply leads to a Kafka broker, so kfetch does not probe it."""
     connection.call(ask(), soon())
     broker.answer(MetadataRequest, Close())
     with pytest.raises(ConnectionLost, match="the broker closed it"):
@@ -98,13 +100,13 @@ def test_a_proven_connection_is_not_probed(broker: ScriptedBroker, connection: C
 
 
 def test_closing_here_is_not_probed(broker: ScriptedBroker, connection: Connection) -> None:
-    """A new connection that this side closes needs no probe."""
+    """kfetch does not probe the server of a new connection that kfetch itself closes."""
     connection.close()
 
     assert 1 == broker.connections
 
 
-def test_a_controller_is_named() -> None:
+def test_the_error_says_that_a_listener_is_a_controllers() -> None:
     """A listener that registers brokers and has no Metadata is a KRaft controller's."""
     with ScriptedBroker() as controller:
         keys = [
@@ -117,23 +119,23 @@ def test_a_controller_is_named() -> None:
 
 
 def test_a_slow_broker_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that answers after the probes and the warning is as good as any."""
+    """A broker may answer after the probes and the warning. The connection then works."""
     monkeypatch.setattr("kfetch.wire.connection._PROBE_AFTER_S", 0.02)
     monkeypatch.setattr("kfetch.wire.connection._SILENT_S", 0.1)
     monkeypatch.setattr("kfetch.wire.probes._PROBE_S", 0.02)
     with ScriptedBroker() as broker:
 
-        def slowly(request: Any) -> Any:
+        def answer_slowly(request: Any) -> Any:
             time.sleep(0.2)
             return broker.api_versions(request)
 
-        broker.always(ApiVersionsRequest, slowly)
+        broker.always(ApiVersionsRequest, answer_slowly)
         connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
         assert 18 == connection.version(FetchRequest)
         connection.close()
 
 
-def test_nobody_listens(closed_port: int) -> None:
+def test_a_refused_connection_says_where_and_why(closed_port: int) -> None:
     """A refused connection says where, why, and what to check."""
     refused = rf"no connection to 127.0.0.1:{closed_port}: .*refused"
     with pytest.raises(ConnectionLost, match=refused):
@@ -195,7 +197,8 @@ HOSTILE: list[tuple[str, Any, str]] = [
 def test_hostile_replies(
     broker: ScriptedBroker, connection: Connection, answer: Any, why: str
 ) -> None:
-    """What breaks the stream kills the connection, with a cause that names the peer."""
+    """A reply that breaks the stream kills the connection. The error names the broker and the
+    cause."""
     broker.answer(MetadataRequest, answer)
     with pytest.raises(ConnectionLost) as caught:
         connection.call(ask(), soon())
@@ -204,8 +207,10 @@ def test_hostile_replies(
     assert not connection.alive
 
 
-def test_first_cause_is_told_again(broker: ScriptedBroker, connection: Connection) -> None:
-    """Every later use of a dead connection tells what killed it first, even after ``close``."""
+def test_a_dead_connection_repeats_its_first_error(
+    broker: ScriptedBroker, connection: Connection
+) -> None:
+    """Every later use of a dead connection raises the first error again, even after ``close``."""
     broker.answer(MetadataRequest, wrong_id(EMPTY))
     with pytest.raises(ConnectionLost) as first:
         connection.call(ask(), soon())
@@ -225,7 +230,7 @@ def test_first_cause_is_told_again(broker: ScriptedBroker, connection: Connectio
 
 
 def test_closed_here(connection: Connection) -> None:
-    """A connection that was closed on this side says so."""
+    """The error of a connection that kfetch has closed says so."""
     connection.close()
     with pytest.raises(ConnectionLost, match="it was closed"):
         connection.send(ask())
@@ -233,7 +238,7 @@ def test_closed_here(connection: Connection) -> None:
 
 @pytest.mark.parametrize("answer", [Silence(), half(EMPTY, close=False), Raw(b"\0")])
 def test_deadline(broker: ScriptedBroker, connection: Connection, answer: Any) -> None:
-    """A reply that does not come, or not to its end, is waited for until the deadline alone."""
+    """kfetch waits for a missing or unfinished reply until the deadline, and then gives it up."""
     broker.answer(MetadataRequest, answer)
     began = time.monotonic()
     with pytest.raises(ConnectionLost, match="no reply within the deadline"):
@@ -243,8 +248,10 @@ def test_deadline(broker: ScriptedBroker, connection: Connection, answer: Any) -
     assert not connection.alive
 
 
-def test_late_reply_is_nobodys(broker: ScriptedBroker, connection: Connection) -> None:
-    """After a missed deadline no later question is answered by the late reply."""
+def test_a_late_reply_answers_no_later_request(
+    broker: ScriptedBroker, connection: Connection
+) -> None:
+    """After a missed deadline, the late reply does not answer a later request."""
     broker.answer(MetadataRequest, Silence())
     with pytest.raises(ConnectionLost):
         connection.call(ask(), soon(SHORT_S))
@@ -254,8 +261,8 @@ def test_late_reply_is_nobodys(broker: ScriptedBroker, connection: Connection) -
     assert 1 == len(broker.asked(MetadataRequest))
 
 
-def test_silent_at_opening(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer that accepts and says nothing is waited for until the deadline."""
+def test_a_silent_server_fails_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server accepts the connection and sends nothing. kfetch waits for it until the deadline."""
     monkeypatch.setattr("kfetch.wire.connection._SILENT_MIN_S", 60.0)
     with ScriptedBroker() as broker:
         broker.always(ApiVersionsRequest, Silence())
@@ -264,7 +271,7 @@ def test_silent_at_opening(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_undecodable_body(broker: ScriptedBroker, connection: Connection) -> None:
-    """A sound frame with a body that is cut is a WireError, and the connection lives on."""
+    """A whole frame whose body is too short raises WireError. The connection stays usable."""
 
     def shorten(frame: bytes) -> bytes:
         return struct.pack(">i", len(frame) - 4 - 3) + frame[4:-3]
@@ -302,13 +309,13 @@ def test_every_cut_of_a_body(broker: ScriptedBroker, connection: Connection) -> 
 
 
 def test_receiving_without_a_request(connection: Connection) -> None:
-    """Waiting for a reply that was not asked for is a bug of ours."""
+    """``receive`` without a request in flight is a bug of kfetch: it raises RuntimeError."""
     with pytest.raises(RuntimeError, match="is waiting for a reply"):
         connection.receive(soon())
 
 
 def test_reply_buffer_is_used_again(broker: ScriptedBroker, connection: Connection) -> None:
-    """Replies land in the memory that the caller gives, the same for the next one."""
+    """Replies are received into the caller's buffer, and the next reply uses it again."""
     buffer = ReplyBuffer()
     frames = []
     for _ in range(2):
@@ -319,14 +326,14 @@ def test_reply_buffer_is_used_again(broker: ScriptedBroker, connection: Connecti
 
 
 def test_reply_buffer_grows() -> None:
-    """A reply larger than all before gets memory; a smaller one is a view of its own size."""
+    """A larger reply makes the buffer grow. A smaller one gets a view of its own size."""
     buffer = ReplyBuffer()
 
     assert [10, 1 << 17, 10] == [len(buffer(size)) for size in (10, 1 << 17, 10)]
 
 
-def test_unknown_api() -> None:
-    """An API that the broker did not name is one without a version."""
+def test_an_api_that_the_broker_lacks() -> None:
+    """kfetch has no common version of an API that the broker did not name."""
     with ScriptedBroker() as broker:
         del broker.versions[ListOffsetsRequest]
         connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
@@ -337,7 +344,7 @@ def test_unknown_api() -> None:
 
 
 def test_sending_into_a_full_pipe_has_a_deadline() -> None:
-    """A request that the broker does not take is given up after the request timeout."""
+    """If the broker does not read a request, sending it fails after the request timeout."""
     with ScriptedBroker() as broker:
         impatient = replace(OPTIONS, request_timeout_s=SHORT_S)
         connection = Connection.open("127.0.0.1", broker.port, OPTIONS, soon())
