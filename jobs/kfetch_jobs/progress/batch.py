@@ -91,10 +91,10 @@ def line_of(entry: HistoryEntry) -> str:
         values["lag"] = entry.lag
         # An older kfetch can't read lines with these keys. Without them, its supervisor can still
         # read this file before it is restarted.
-        empty_newer_keys = {
+        omitted = {
             name for name in ("dead_letters", "dead_letter", "late_rows") if not values[name]
         }
-        values = {name: values[name] for name in values if name not in empty_newer_keys}
+        values = {name: values[name] for name in values if name not in omitted}
     return json.dumps(values) + "\n"
 
 
