@@ -525,6 +525,9 @@ class _TableRows:
     def __init__(self, lake: Lake, name: str) -> None:
         self._lake, self._name = lake, name
 
+    def check_result(self) -> None:
+        """The rows fit the table."""
+
     def has_rows(self, _: str) -> bool:
         """Returns whether the table has a row."""
         return bool(self._lake.rows(self._name))

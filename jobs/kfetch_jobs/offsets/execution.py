@@ -131,6 +131,7 @@ def _replay(
     report("starting Spark, for the tables")
     read, query = topics | plan.topics_read.keys(), plan.checkpoint.query
     with open_rows(job) as rows:
+        rows.check_result()
         report(f"counting the rows of these offsets in {', '.join(plan.tables)}")
         found = rows.count(plan.ranges, read, query)
         counts = {name: sum(of_range.values()) for name, of_range in found.items()}

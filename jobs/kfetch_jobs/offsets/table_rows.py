@@ -16,6 +16,7 @@ from kfetch_jobs.checkpoints.backup import OffsetRange, TableVersion
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.spark import cause_of, session, text_of
+from kfetch_jobs.run.delta_sink import check_result
 from kfetch_jobs.run.tables import existing_table, last_batches
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ class AppendedRows:
         tables = {str(place): existing_table(spark, place) for place in job.appended_tables}
         self._tables = {name: table for name, table in tables.items() if table is not None}
         self._named = {str(location) for location in job.appended_tables if location.table}
+
+    def check_result(self) -> None:
+        """Raises ConfigError if the rows of the next run may not fit the table."""
+        check_result(self._spark, self._job)
 
     def has_rows(self, name: str) -> bool:
         """Returns whether a table has a row."""
@@ -130,7 +135,8 @@ def open_rows(job: Job) -> Iterator[AppendedRows]:
     Raises JobsError for errors of Delta.
     """
     log = job.directory / "offsets.log"
-    with session(job.spark, name=f"{job.name}-offsets", log=log, redacted=job.redacted) as spark:
+    name = f"{job.name}-offsets"
+    with session(job.spark, name=name, log=log, code=job.code, redacted=job.redacted) as spark:
         try:
             yield AppendedRows(spark, job)
         except JobsError:

@@ -50,6 +50,7 @@ from kfetch_jobs.run.sink_columns import (
     check_bytes,
     check_named_columns,
     check_table_columns,
+    check_table_types,
     refused_types,
 )
 from kfetch_jobs.run.stateless import stateful_operator, stream_leaves
@@ -111,6 +112,19 @@ def start(
     if job.file.sink.mode == "merge":
         return _by_batch(job, result, partial(_write_rows, job, check=check))
     return _append_natively(job, result)
+
+
+def check_result(spark: SparkSession, job: Job) -> None:
+    """Raises ConfigError if the result of the transform may not fit the job's table.
+
+    A move of offsets asks this before it deletes rows. It reads no record.
+    """
+    result = _frames(spark, job)[1].schema
+    check_named_columns(job, result)
+    with user_mistakes(job, "sink"):
+        check_table_columns(spark, job, result)
+        if job.target in job.appended_tables:
+            check_table_types(spark, job, result)
 
 
 def _may_repeat(job: Job) -> bool:

@@ -5,7 +5,7 @@ Delta compares them too, with the first micro-batch. Its sentence names no colum
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -78,6 +78,24 @@ def check_bytes(job: Job, table: Mapping[str, object], result: Collection[str]) 
         raise ConfigError(f"{line}: {job.target} has the column value: {NO_BYTES}")
 
 
+def check_table_types(spark: SparkSession, job: Job, result: StructType) -> None:
+    """Raises ConfigError if a column of the result has another type in the table.
+
+    Delta casts some types. Nobody else knows which, so only a run can find that out.
+    """
+    table = existing_table(spark, job.target)
+    if table and (changed := sorted(changed_types(result, table.toDF().schema))):
+        raise _other_types(job, changed)
+
+
+def _other_types(job: Job, changed: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        f"{job.document.file_line(('transform',))}: {job.target} has other types than the "
+        f"transform gives: {', '.join(changed)}: cast the column to the table's type, or give "
+        "it another name and set sink.options.mergeSchema: true"
+    )
+
+
 @contextmanager
 def refused_types(job: Job, rows: DataFrame) -> Iterator[None]:
     """Raises ConfigError with the columns if Delta refuses their types. Its sentence has no types.
@@ -92,21 +110,26 @@ def refused_types(job: Job, rows: DataFrame) -> Iterator[None]:
         table = existing_table(rows.sparkSession, job.target)
         if cause.getCondition() != "DELTA_FAILED_TO_MERGE_FIELDS" or table is None:
             raise
-        changed = sorted(changed_types(rows.schema, table.toDF().schema))
-        raise ConfigError(
-            f"{job.document.file_line(('transform',))}: {job.target} has other types than the "
-            f"transform gives: {', '.join(changed)}: cast the column to the table's type, or give "
-            "it another name and set sink.options.mergeSchema: true"
-        ) from cause
+        raise _other_types(job, sorted(changed_types(rows.schema, table.toDF().schema))) from cause
 
 
-def changed_types(these: StructType, those: StructType) -> Iterator[str]:
-    """Yields the columns that have another type in the second schema, with both types."""
+def changed_types(these: StructType, those: StructType, outer: str = "") -> Iterator[str]:
+    """Yields the columns that have another type in the second schema, with both types.
+
+    A field of a struct has its path, as ``a.b``. A null without a type fits any column.
+    """
+    from pyspark.sql.types import ArrayType, NullType, StructType
+
     known = {field.name.lower(): field.dataType for field in those.fields}
     for field in these.fields:
         ours, theirs = field.dataType, known.get(field.name.lower(), field.dataType)
-        if ours.simpleString().lower() != theirs.simpleString().lower():
-            yield f"{field.name} is {_type_text(theirs)} there, and {_type_text(ours)} here"
+        while isinstance(ours, ArrayType) and isinstance(theirs, ArrayType):
+            ours, theirs = ours.elementType, theirs.elementType
+        name = f"{outer}{field.name}"
+        if isinstance(ours, StructType) and isinstance(theirs, StructType):
+            yield from changed_types(ours, theirs, f"{name}.")
+        elif not isinstance(ours, NullType) and _type_text(ours) != _type_text(theirs):
+            yield f"{name} is {_type_text(theirs)} there, and {_type_text(ours)} here"
 
 
 def _type_text(kind: DataType) -> str:

@@ -17,7 +17,7 @@ from kfetch_jobs import config
 from kfetch_jobs.checkpoints import backup
 from kfetch_jobs.checkpoints.backup import OffsetRange, TableVersion
 from kfetch_jobs.config import Job
-from kfetch_jobs.errors import JobsError
+from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.offsets import execution, undo
 from kfetch_jobs.offsets.moves import Verb
 from kfetch_jobs.offsets.plan import plan_move as plan_of
@@ -55,6 +55,8 @@ class Tables:
         self.vacuumed: set[str] = set()
         self.queries: dict[str, dict[str, int]] = {}
         """The last micro-batch of each query that a log names, if not of this job alone."""
+        self.misfit = ""
+        """Why the table can't have the columns of the transform."""
 
     @contextmanager
     def __call__(self, job: Job) -> Iterator[Tables]:
@@ -66,6 +68,10 @@ class Tables:
 
     def __getitem__(self, name: str) -> list[Row]:
         return self.histories.get(name, [[]])[-1]
+
+    def check_result(self) -> None:
+        if self.misfit:
+            raise ConfigError(self.misfit)
 
     def has_rows(self, name: str) -> bool:
         return bool(self[name])
@@ -215,6 +221,19 @@ def test_rows_are_found_by_what_is_needed(by_topic: bool, expected: tuple[str, .
     assert expected == place_columns("clicks", "table", types, by_topic)
     with pytest.raises(JobsError, match="table keeps no column offset of its records"):
         place_columns("clicks", "table", types | {"offset": "string"}, by_topic)
+
+
+def test_a_result_that_does_not_fit_the_table(
+    kafka: LittleKafka, asked: Ask, tables: Tables
+) -> None:
+    """The next run would fail. So a replay deletes no row, and moves nothing."""
+    tables.misfit = "the table has other types than the transform gives: id is INT there"
+    before = files()
+    said = asked("replay", "--to-earliest", "--execute", code=2)
+
+    assert "other types than the transform gives" in said
+    assert rows(6, 4) == tables[target()]
+    assert (before, []) == (files(), backup.all_backups(CHECKPOINT))
 
 
 def test_no_row_is_found(kafka: LittleKafka, asked: Ask, tables: Tables) -> None:

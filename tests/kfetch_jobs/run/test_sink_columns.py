@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 from pyspark.sql.types import (
+    ArrayType,
+    DataType,
     DecimalType,
     IntegerType,
     LongType,
+    MapType,
+    NullType,
     StringType,
     StructField,
     StructType,
@@ -36,12 +40,30 @@ def test_names(result: StructType, table: StructType, added: list[str]) -> None:
     assert added == list(added_columns(result, table))
 
 
-def test_types() -> None:
-    """A column of another type has both types. Others, and columns that the table lacks, have no
-    place here."""
-    result = (
-        StructType().add("Amount", DecimalType(10, 2)).add("id", LongType()).add("x", LongType())
-    )
-    table = StructType().add("amount", LongType()).add("id", LongType())
+def _types(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
 
-    assert ["Amount is BIGINT there, and DECIMAL(10,2) here"] == [*changed_types(result, table)]
+
+INT, LONG, TEXT = IntegerType(), LongType(), StringType()
+
+
+@pytest.mark.parametrize(
+    ("result", "table", "changed"),
+    [
+        (_types(A=DecimalType(10, 2), i=LONG), _types(a=LONG, i=LONG), ["A", "DECIMAL(10,2)"]),
+        (_types(i=LONG, x=LONG), _types(i=LONG), []),
+        (_types(i=LONG), _types(i=LONG, x=INT), []),
+        (_types(v=_types(x=INT, y=INT)), _types(v=_types(Y=INT, x=TEXT)), ["v.x", "INT"]),
+        (_types(v=_types(x=INT)), _types(v=TEXT), ["v", "STRUCT<X:INT>"]),
+        (_types(v=ArrayType(_types(x=INT, y=INT))), _types(v=ArrayType(_types(x=INT))), []),
+        (_types(v=ArrayType(ArrayType(INT))), _types(v=ArrayType(ArrayType(LONG))), ["v", "INT"]),
+        (_types(v=MapType(INT, INT)), _types(v=MapType(INT, LONG)), ["v", "MAP<INT,INT>"]),
+        (_types(v=NullType(), w=_types(x=NullType())), _types(v=INT, w=_types(x=INT)), []),
+    ],
+)
+def test_types(result: StructType, table: StructType, changed: list[str]) -> None:
+    """A column of another type has both types, and a field of a struct its path. Columns that the
+    table lacks, and nulls without a type, fit any table."""
+    found = [(*text.split(" is ")[:1], text.split()[-2]) for text in changed_types(result, table)]
+
+    assert changed == [word for words in found for word in words]
