@@ -111,10 +111,14 @@ def after_clock_step(file: JobFile, state: JobState, step_s: float, now: float) 
 
 
 def planned_again(file: JobFile, state: JobState, now: float) -> JobState:
-    """Returns the state without a cron time beyond the next one. A wrong clock may have set it."""
-    if state.due_s is None or state.due_s <= now or _is_no_cron_time(file, state):
+    """Returns the state with the next cron time, unless the job is due.
+
+    A wrong clock may have set a later time. A file that was unreadable, or had ``after``, set none.
+    """
+    due_s = math.inf if state.due_s is None and state.phase is Phase.WAITING else state.due_s
+    if due_s is None or due_s <= now or _is_no_cron_time(file, state):
         return state
-    return replace(state, due_s=min(state.due_s, file.trigger.next_time(now)))
+    return replace(state, due_s=min(due_s, file.trigger.next_time(now)))
 
 
 def _is_no_cron_time(file: JobFile, state: JobState) -> bool:

@@ -145,7 +145,9 @@ class Supervisor:
             file = job.file if job else UNREAD
             if before is not None:
                 before = state_machine.after_clock_step(file, before, set_back_s, now)
-            if before is None or clean:
+            if before is None and job is None:
+                before = JobState(phase=Phase.WAITING, since_s=now)  # its file says when it is due
+            elif before is None or clean:
                 before = state_machine.initial_state(file, now, before, ended_s)
             before = state_machine.planned_again(file, before, now)
             self._jobs[name] = SupervisedJob(self._project.storage / name, job, before)

@@ -113,6 +113,26 @@ def test_a_cron_job_keeps_its_time(a_job: Callable[..., Stage]) -> None:
         stage.until_runs(supervisor, "a")
 
 
+@pytest.mark.parametrize("supervisors", [1, 2])
+def test_a_new_cron_job_waits_for_its_time(stage: Stage, supervisors: int) -> None:
+    """A killed supervisor has not seen the job. Its file can be read only later, perhaps by a
+    third supervisor. Then the job waits for its first time."""
+    with stage.supervisor():
+        pass
+    stage.job("a", with_secret(HOURLY, stage), UNTIL_TERM)
+    with stage.supervisor() as supervisor:
+        supervisor.tick(stage.now)
+        mount_secret(stage)
+        if supervisors == 1:
+            supervisor.tick(stage.now)
+    with stage.supervisor() as supervisor:
+        supervisor.tick(stage.now)
+        due_s = state(stage, "a").due_s
+        assert (0.0, []) == ((due_s or 1.0) % 3600, stage.runs("a"))
+        stage.ahead_s = 3601
+        stage.until_runs(supervisor, "a")
+
+
 @pytest.mark.parametrize("adopted", [False, True])
 def test_a_finished_job_does_not_run_again(stage: Stage, adopted: bool) -> None:
     """Its supervisor was killed, before or after it saw the end of the run. The job's file can be
