@@ -125,7 +125,7 @@ def test_a_database_takes_new_rows(project: Project) -> None:
     """Runs, orders and the supervisor are written to the old database, and its ids go on."""
     with Store.of(project.storage) as store:
         states = store.states()
-        run = store.begin("clicks", states["clicks"], 2e9)
+        run = store.begin({"clicks": states["clicks"]}, 2e9)["clicks"]
         store.started(run, 4711, 2e9, "boot/1")
         store.end(run, 2e9 + 1, ExitKind.FINISHED, batches=3, rows=30, states=states)
         order = store.add_order("clicks", Order.STOP, 2e9)

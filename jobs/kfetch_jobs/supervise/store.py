@@ -203,22 +203,15 @@ class Store:
         _put(db, states)
 
     @_shared
-    def forget(self, db: sqlite3.Connection, names: Collection[str]) -> None:
-        """Delete the states of jobs that nobody supervises. Their runs stay."""
-        db.executemany("DELETE FROM jobs WHERE name = ?", [(name,) for name in names])
+    def begin(
+        self, db: sqlite3.Connection, states: Mapping[str, JobState], now: float
+    ) -> dict[str, int]:
+        """Record a run of each job, and its state, before the processes start.
 
-    @_shared
-    def begin(self, db: sqlite3.Connection, job: str, state: JobState, now: float) -> int:
-        """Record a run and the job's state before the process starts. Returns the run's id."""
-        _put(db, {job: state})
-        added = db.execute("INSERT INTO runs (job, started_s) VALUES (?, ?)", (job, now))
-        db.execute(
-            "DELETE FROM runs WHERE job = ? AND id <= "
-            "(SELECT id FROM runs WHERE job = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
-            (job, job, RUNS_MAX),
-        )
-        assert added.lastrowid is not None
-        return added.lastrowid
+        Returns the ids of the runs by job.
+        """
+        _put(db, states)
+        return {job: _add_run(db, job, now) for job in states}
 
     def started(self, run: int, pid: int, process_started_s: float, process_start: str) -> None:
         """Record the process of a run."""
@@ -356,8 +349,19 @@ class Store:
         return rows[0]["answer"] if rows else None
 
     @_shared
-    def record_start(self, db: sqlite3.Connection, supervisor: SupervisorRecord) -> None:
-        """Record the start of a supervisor, which holds the lock."""
+    def record_start(
+        self,
+        db: sqlite3.Connection,
+        supervisor: SupervisorRecord,
+        states: Mapping[str, JobState] | None = None,
+        forgotten: Collection[str] = (),
+    ) -> None:
+        """Record the start of a supervisor, which holds the lock, with the states of its jobs.
+
+        ``forgotten``: jobs that nobody supervises. Their states go, and their runs stay.
+        """
+        db.executemany("DELETE FROM jobs WHERE name = ?", [(name,) for name in forgotten])
+        _put(db, states or {})
         db.execute(
             "DELETE FROM process_starts WHERE (pid, process_started_s) IN "
             "(SELECT pid, process_started_s FROM supervisor)"
@@ -450,6 +454,17 @@ def _put_start(db: sqlite3.Connection, pid: int, process_started_s: float, start
             "VALUES (?, ?, ?)",
             (pid, process_started_s, start),
         )
+
+
+def _add_run(db: sqlite3.Connection, job: str, now: float) -> int:
+    added = db.execute("INSERT INTO runs (job, started_s) VALUES (?, ?)", (job, now))
+    db.execute(
+        "DELETE FROM runs WHERE job = ? AND id <= "
+        "(SELECT id FROM runs WHERE job = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
+        (job, job, RUNS_MAX),
+    )
+    assert added.lastrowid is not None
+    return added.lastrowid
 
 
 def _reply(db: sqlite3.Connection, order: int, text: str) -> bool:

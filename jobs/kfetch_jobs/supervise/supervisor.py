@@ -16,7 +16,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
@@ -87,6 +87,8 @@ class Supervisor:
         self._command = command or command_for_runs(project)
         self._jobs: dict[str, SupervisedJob] = {}
         self._saved: dict[str, JobState] = {}
+        self._due: dict[str, SupervisedJob] = {}
+        """The jobs that this round starts."""
         self._killer = RunKiller(project.storage, store)
         self._clock = WallClock()
         self._shutting_down = False
@@ -157,11 +159,9 @@ class Supervisor:
             else:
                 self._killer.add_unwanted(run)
         self._killer.end_unwanted(self._jobs, now, GONE_WITHIN_S)
-        self._store.forget(waiting_jobs(states) - self._jobs.keys())
         for supervised in self._jobs.values():
             self._reset_without_process(supervised, now)
-        self._record_start(now)
-        self._save()
+        self._record_start(now, waiting_jobs(states) - self._jobs.keys())
         self._round_ended(now)
 
     def _set_back_s(self, states: Iterable[JobState], now: float) -> float:
@@ -187,9 +187,10 @@ class Supervisor:
         found = [job_of_run(self._project, r) for r in self._living_runs() if r.job in wanted]
         return {job.name: job for job in found if job is not None}
 
-    def _record_start(self, now: float) -> None:
-        environment = self._project.environment_name
-        self._store.record_start(SupervisorRecord.of_this_process(environment, now))
+    def _record_start(self, now: float, forgotten: Collection[str]) -> None:
+        record = SupervisorRecord.of_this_process(self._project.environment_name, now)
+        self._saved = self._changed_states()
+        self._store.record_start(record, self._saved, forgotten)
         names = ": " + ", ".join(self._jobs) if self._jobs else ""
         log.info("supervising %s%s", counted(len(self._jobs), "job"), names)
 
@@ -280,7 +281,11 @@ class Supervisor:
         self._take_orders(now)
         self._killer.end_unwanted(self._jobs, now)
         self._read_again()
-        failures = [error for one in self._jobs.values() if (error := self._failure(one, now))]
+        try:
+            errors = [error for one in self._jobs.values() if (error := self._failure(one, now))]
+            failures = [*errors, *self._launch_due(now)]
+        finally:
+            self._due.clear()
         self._save()
         self._round_ended(now)
         if failures:
@@ -423,7 +428,7 @@ class Supervisor:
             supervised.file, supervised.state, self._facts(supervised, now)
         )
         if action is Action.LAUNCH and not self._shutting_down:
-            self._launch(supervised, now)
+            self._launch_or_refuse(supervised, now)
         elif action is Action.END and supervised.process is not None:
             log.info("job %s: ends after its micro-batch", supervised.name)
             supervised.process.end()
@@ -439,8 +444,9 @@ class Supervisor:
         pulse = supervised.pulse() if limited else None
         silent_s = supervised.silent_s(pulse, now, self._clock.late(now)) if limited else 0.0
         others = {name: other.state for name, other in self._jobs.items()}
-        running = sum(other.phase.has_process for other in others.values())
-        ahead = state_machine.jobs_ahead(supervised.name, others)
+        running = sum(other.phase.has_process for other in others.values()) + len(self._due)
+        waiting = {name: state for name, state in others.items() if name not in self._due}
+        ahead = state_machine.jobs_ahead(supervised.name, waiting)
         return Facts(
             now=now,
             upstream_finished=state_machine.upstream_finished(file, state, others),
@@ -455,7 +461,7 @@ class Supervisor:
         """Returns why a due job can't be started now."""
         try:
             first = [one for one in self._jobs.values() if comes_before(one, supervised)]
-            refusal = second_writer(job, first)
+            refusal = second_writer(job, [*self._due.values(), *first])
             if not (refusal or supervised.looked):
                 refusal = fresh_start_refusal(job)
                 supervised.looked = not refusal
@@ -463,17 +469,44 @@ class Supervisor:
             return f"job {job.name}: {error}"
         return refusal
 
-    def _launch(self, supervised: SupervisedJob, now: float) -> None:
-        job, now = supervised.job, self._clock.late(now)
-        assert job is not None
-        if sentence := self._refusal(supervised, job):
-            state = state_machine.after_refusal(job.file, supervised.state, sentence, now)
+    def _launch_or_refuse(self, supervised: SupervisedJob, now: float) -> None:
+        assert supervised.job is not None
+        if sentence := self._refusal(supervised, supervised.job):
+            state, now = supervised.state, self._clock.late(now)
+            state = state_machine.after_refusal(supervised.file, state, sentence, now)
             self._refuse(supervised, state)
-            return
-        state = state_machine.after_launch(job.file, supervised.state, now)
+        else:
+            self._due[supervised.name] = supervised
+
+    def _launch_due(self, now: float) -> list[SupervisorError | OSError]:
+        """Record the runs of all due jobs with one write, and start their processes.
+
+        Returns the errors of single starts. They cost no other job its process.
+        """
+        failures = list[SupervisorError | OSError]()
+        if not self._due:
+            return failures
+        now = self._clock.late(now)
+        states = {
+            name: state_machine.after_launch(one.file, one.state, now)
+            for name, one in self._due.items()
+        }
+        runs = self._store.begin(states, now)
+        self._saved |= states
+        for name, supervised in self._due.items():
+            supervised.state, supervised.run = states[name], runs[name]
+        for supervised in self._due.values():
+            try:
+                self._launch(supervised, now)
+            except (SupervisorError, OSError) as error:
+                failures.append(error)
+        return failures
+
+    def _launch(self, supervised: SupervisedJob, now: float) -> None:
+        job, run = supervised.job, supervised.run
+        assert job is not None
+        assert run is not None
         self._remove_old_reports(job)
-        supervised.run = run = self._store.begin(job.name, state, now)
-        supervised.state = self._saved[job.name] = state
         report_file = self._report_file(supervised)
         try:
             report_file.unlink(missing_ok=True)

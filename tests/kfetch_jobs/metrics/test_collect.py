@@ -60,7 +60,7 @@ def _begin(loaded: Project) -> None:
                 pid=pid, process_started_s=started, environment=None, started_s=now, ended_s=None
             )
         )
-        run = store.begin("clicks", running, now - 5)
+        run = store.begin({"clicks": running}, now - 5)["clicks"]
         store.started(run, os.getpid(), now - 5, start_of(os.getpid()))
     (loaded.storage / "clicks").mkdir(parents=True, exist_ok=True)
     pulse = Pulse(at=now, batch=4, lag=5, lag_s=2.5, query=QUERY.stream)

@@ -17,11 +17,11 @@ def test_each_run_counts_once(tmp_path: Path) -> None:
     """Runs start and end in any order. A run from before the start counts when it ends."""
     state = JobState(phase=Phase.RUNNING, since_s=0.0)
     with Store(tmp_path / "kfetch.db") as store:
-        store.end(store.begin("a", state, 1.0), 2.0, ExitKind.FAILED)
-        long = store.begin("a", state, 1.0)
+        store.end(store.begin({"a": state}, 1.0)["a"], 2.0, ExitKind.FAILED)
+        long = store.begin({"a": state}, 1.0)["a"]
         runs = RunMetrics(store)
         for _ in range(3):
-            store.end(store.begin("a", state, 1.0), 2.0, ExitKind.FAILED)
+            store.end(store.begin({"a": state}, 1.0)["a"], 2.0, ExitKind.FAILED)
             runs.update(store)
             runs.update(store)
         store.end(long, 3.0, ExitKind.STOPPED)

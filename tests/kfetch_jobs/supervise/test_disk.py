@@ -49,6 +49,24 @@ def test_a_job_whose_directory_cannot_be_made(stage: Stage) -> None:
         stage.until_runs(supervisor, "a")
 
 
+def test_a_start_that_can_not_be_noted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database fails when the first of two jobs has started. The second one starts, too, and
+    each has one process."""
+    started = Store.started
+
+    def failing_once(*_: object) -> None:
+        monkeypatch.setattr(Store, "started", started)
+        raise SupervisorError("the disk is full")
+
+    for name in ("a", "b"):
+        stage.job(name, CONTINUOUS, UNTIL_TERM)
+    with stage.supervisor() as supervisor:
+        monkeypatch.setattr(Store, "started", failing_once)
+        assert not supervisor._tick_succeeded()
+        stage.until_runs(supervisor, "a", "b")
+        assert [1, 1] == [len(stage.runs(name)) for name in ("a", "b")]
+
+
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_launch_on_a_disk_that_fills_up(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, ends: bool

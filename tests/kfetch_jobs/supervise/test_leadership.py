@@ -234,7 +234,7 @@ def test_what_other_hosts_know(hosts: list[Host]) -> None:
         store.publisher = lead
         for number in range(RUNS_SHARED + 5):
             state = JobState(phase=Phase.RUNNING, since_s=number)
-            run = store.begin("a", state, float(number))
+            run = store.begin({"a": state}, float(number))["a"]
             store.end(run, number + 0.5, ExitKind.FINISHED, rows=number)
         old = first.shared.state()
         assert old is not None

@@ -17,6 +17,7 @@ from kfetch_jobs.supervise import leadership
 from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.store import supervisor_directory
 from kfetch_jobs.supervise.supervisor import Supervisor
+from tests.kfetch_jobs.stage import CONTINUOUS, UNTIL_TERM
 from tests.kfetch_jobs.supervise.test_leadership import Host
 from tests.store import Store as S3
 from tests.store_proxy import Fault, Proxy, proxied
@@ -85,6 +86,35 @@ def test_a_store_that_limits_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert 1 <= len(refused)
     assert [] == locked
     assert 10 <= len(waits)
+
+
+@pytest.mark.parametrize("jobs", [1, 5])
+def test_many_jobs_need_no_more_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    """A new leader takes a project over with two writes of the state, and starts all due jobs with
+    one more. So their number costs no time."""
+    written, write = list[str](), VersionedDirectory.write
+
+    def noted(file: VersionedDirectory, content: bytes, before: str | None) -> str | None:
+        written.extend([file.path.name] if file.path.name == "state" else [])
+        return write(file, content, before)
+
+    monkeypatch.setattr(VersionedDirectory, "write", noted)
+    host, names = Host(tmp_path / "a", str(tmp_path / "state"), {}), "abcde"[:jobs]
+    with host.supervisor():
+        pass
+    for name in names:
+        host.job(name, CONTINUOUS, UNTIL_TERM)
+    written.clear()
+    try:
+        with host.supervisor() as supervisor:
+            assert 2 == len(written)
+            supervisor.tick(host.now)
+            assert 3 == len(written)
+            host.until_runs(supervisor, *names)
+    finally:
+        host.clear()
 
 
 def _is_locked(host: Host) -> bool:

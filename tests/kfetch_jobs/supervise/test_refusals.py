@@ -250,6 +250,24 @@ def test_a_run_that_failed_stays_the_writer(stage: Stage) -> None:
         assert [] == stage.runs("first")
 
 
+def test_two_copies_that_wait_do_not_start_together(stage: Stage) -> None:
+    """The checkpoints of both come late, and both are due in one round. One of them starts."""
+    with stage.supervisor():
+        pass
+    for name in ("first", "second"):
+        stage.job(name, SHARED, UNTIL_TERM)
+        (stage.storage / name).mkdir(parents=True)
+        stage.commit(name, batches=2, rows=7)
+        (stage.storage / name / "checkpoint").rename(stage.storage / f"away-{name}")
+    with stage.supervisor() as supervisor:
+        stage.until(supervisor, lambda: all(state(stage, n).refusal for n in ("first", "second")))
+        for name in ("first", "second"):
+            (stage.storage / f"away-{name}").rename(stage.storage / name / "checkpoint")
+        stage.ahead_s = 400
+        stage.until_runs(supervisor, "first")
+        assert [1, 0] == [len(stage.runs(name)) for name in ("first", "second")]
+
+
 def test_a_later_start_reads_no_checkpoint(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first start of a job does, in this process. A disk that hangs then hangs no loop."""
     looks: list[str] = []

@@ -102,7 +102,7 @@ def test_a_lock_file_that_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.M
 def test_the_previous_release_reads_the_database(tmp_path: Path) -> None:
     """It reads all columns of its tables, and all keys of a state, so these do not grow."""
     with Store.of(tmp_path) as store:
-        run = store.begin("a", JobState(phase=Phase.RUNNING, since_s=1.0), 1.0)
+        run = store.begin({"a": JobState(phase=Phase.RUNNING, since_s=1.0)}, 1.0)["a"]
         store.started(run, 7, 1.0, "boot/1")
         columns = {
             table: [row[1] for row in rows(tmp_path, f"PRAGMA table_info({table})")]

@@ -71,7 +71,7 @@ def _status_of(
         write_pulse(directory, pulse)
     with Store.of(shop / ".kfetch" / "storage") as store:
         state = JobState(phase=Phase.RUNNING, since_s=50.0, started_s=50.0)
-        run = store.begin("clicks", state, 50.0)
+        run = store.begin({"clicks": state}, 50.0)["clicks"]
         store.started(run, os.getpid(), 0.0, start_of(os.getpid()))
     rows = kfetch("status")[1].splitlines()
     cells = next(row for row in rows if row.startswith("clicks")).split("  ")

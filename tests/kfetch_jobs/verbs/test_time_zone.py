@@ -59,7 +59,7 @@ def test_history_page_and_notices_name_utc(
     job.document.path.write_text("changed: 1")
     state = JobState(phase=Phase.RUNNING, since_s=AT_S, started_s=AT_S)
     with Store.of(loaded.storage) as store:
-        run = store.begin("clicks", state, AT_S)
+        run = store.begin({"clicks": state}, AT_S)["clicks"]
         store.end(run, AT_S + 1, ExitKind.FAILED, "no disk")
 
     assert TEXT == utc(AT_S) == clock(AT_S)

@@ -33,7 +33,7 @@ def shop(project: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     for number in (1, 2):
         progress.append_entry(directory, batch(number, now - 20 + 5 * number))
     with Store.of(found.storage) as store:
-        run = store.begin("clicks", running(now), now - 90)
+        run = store.begin({"clicks": running(now)}, now - 90)["clicks"]
         store.started(run, os.getpid(), now - 90, start_of(os.getpid()))
     write_pulse(directory, Pulse(at=now, batch=2, lag=1234, lag_s=5.0, query="8a04"))
     write_partition_lags(directory, summarize([lag(clicks=[0, 1234])], now))

@@ -70,7 +70,7 @@ def test_answers_are_bounded(shop: Project) -> None:
     """With 10,000 partitions, long errors and many runs, the live part stays small."""
     with Store.of(shop.storage) as store:
         for _ in range(60):
-            run = store.begin("clicks", running(time.time()), time.time())
+            run = store.begin({"clicks": running(time.time())}, time.time())["clicks"]
             store.end(run, time.time(), ExitKind.FAILED, "x" * 500)
     many = [lag(clicks=list(range(10_000)))]
     write_partition_lags(shop.storage / "clicks", summarize(many, time.time()))

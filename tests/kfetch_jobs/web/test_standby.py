@@ -130,7 +130,7 @@ def test_counters_of_a_host_that_takes_over(
 
     def work() -> None:
         with Store.of(shared.storage) as store:
-            run = store.begin("clicks", JobState(phase=Phase.RUNNING, since_s=1.0), 1.0)
+            run = store.begin({"clicks": JobState(phase=Phase.RUNNING, since_s=1.0)}, 1.0)["clicks"]
             store.end(run, 2.0, ExitKind.FINISHED)
         name = uuid.uuid4().hex
         write_stats(str(statistics), name, FetchStats(records=7))
