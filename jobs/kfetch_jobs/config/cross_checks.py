@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from types import MappingProxyType
 
 from kfetch.storage.locations import place
 from kfetch_jobs.config.job import Job
 from kfetch_jobs.config.yamlfile import suggestion
+from kfetch_jobs.errors import ConfigError
 from kfetch_jobs.util.wording import counted
 
 
-def mistakes(jobs: Mapping[str, Job], names: Collection[str]) -> list[str]:
+def mistakes(jobs: Mapping[str, Job], read: Mapping[str, Job | ConfigError]) -> list[str]:
     """Returns one sentence for each mistake, with file and line.
 
-    ``jobs``: those with valid files. ``names``: of all jobs.
+    ``jobs``: those with valid files. ``read``: all jobs.
     """
-    after = (sentence for job in jobs.values() for sentence in after_mistakes(job, names, jobs))
+    after = (sentence for job in jobs.values() for sentence in after_mistakes(job, read))
     return [*after, *_cycles(jobs), *_shared_checkpoints(jobs), *_same_rows(jobs)]
 
 
@@ -32,23 +32,26 @@ def room_warnings(jobs: Iterable[Job], concurrency: int) -> list[str]:
     return [f"{room}, and {number} ({', '.join(endless)}): some never start: raise concurrency"]
 
 
-def after_mistakes(
-    job: Job, names: Collection[str], jobs: Mapping[str, Job] = MappingProxyType({})
-) -> Iterator[str]:
-    """Yields a sentence for each job in ``after`` that does not exist, or never ends.
-
-    ``names``: of all jobs. Only ``jobs`` tell whether they end.
-    """
+def after_mistakes(job: Job, read: Mapping[str, Job | ConfigError]) -> Iterator[str]:
+    """Yields a sentence for each job in ``after`` that never finishes. ``read``: all jobs."""
     at = f"{job.document.file_line(('after',))}: after names"
     for name in job.file.after:
-        if name not in names:
+        other = read.get(name)
+        if other is None:
             yield (
                 f"{at} {name}, and there is no such job: this job never starts: "
-                f"{suggestion(name, names)}"
+                f"{suggestion(name, read)}"
             )
-        elif name in jobs and not jobs[name].file.trigger.finite:
+        elif isinstance(other, ConfigError):
+            continue
+        elif job.file.enabled and not other.file.enabled:
             yield (
-                f"{at} {name}, and that job ({jobs[name].file.trigger}) does not end: this job "
+                f"{at} {name}, and that job is disabled: this job never starts: enable that job, "
+                "or take it out of after"
+            )
+        elif not other.file.trigger.finite:
+            yield (
+                f"{at} {name}, and that job ({other.file.trigger}) does not end: this job "
                 "never starts: only a job with availableNow or cron ends"
             )
 

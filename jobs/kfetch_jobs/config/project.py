@@ -140,19 +140,26 @@ class Project:
             raise ConfigError(*wrong)
         return job
 
+    def read_jobs(self) -> dict[str, Job | ConfigError]:
+        """Returns each job, or the error with all mistakes in its file."""
+        return {name: self._job_or_error(name) for name in self.jobs()}
+
+    def _job_or_error(self, name: str) -> Job | ConfigError:
+        try:
+            return self.job(name)
+        except ConfigError as error:
+            return error
+        except Exception as error:  # a bug that one job triggers must not stop the others
+            return ConfigError(mistakes.unexpected_mistake(name, error))
+
     def jobs_and_mistakes(self) -> tuple[dict[str, Job], list[str]]:
         """Returns the jobs with valid files, and the mistakes of all files."""
-        jobs: dict[str, Job] = {}
-        wrong, names = list(self._misnamed_files()), self.jobs()
-        for name in names:
-            try:
-                jobs[name] = self.job(name)
-            except ConfigError as error:
-                wrong += error.mistakes
-            except Exception as error:  # a bug that one job triggers must not stop the others
-                wrong.append(mistakes.unexpected_mistake(name, error))
+        read, wrong = self.read_jobs(), list(self._misnamed_files())
+        jobs = {name: job for name, job in read.items() if isinstance(job, Job)}
+        for error in read.values():
+            wrong += error.mistakes if isinstance(error, ConfigError) else ()
         # A mistake in the project's file comes up for each job, and is listed once.
-        return jobs, [*dict.fromkeys(wrong), *cross_checks.mistakes(jobs, names)]
+        return jobs, [*dict.fromkeys(wrong), *cross_checks.mistakes(jobs, read)]
 
     def _misnamed_files(self) -> Iterator[str]:
         """Files with the suffix of YAML that kfetch does not read."""

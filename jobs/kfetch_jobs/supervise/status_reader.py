@@ -54,7 +54,8 @@ def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
         recorded = replace(recorded, runs={}, waits_here=True)
     supervisor = recorded.supervisor
     looks = LeaseLooks()
-    jobs = [_job_status(project, name, recorded, now, looks) for name in project.jobs()]
+    read = project.read_jobs()
+    jobs = [_job_status(project, name, read, recorded, now, looks) for name in read]
     leases = looks.ended()
     jobs = [replace(job, lease=leases.get(job.name)) for job in jobs]
     orphans = [_orphan_status(name, recorded) for name in _orphans(project, recorded)]
@@ -139,12 +140,19 @@ def _orphan_status(name: str, recorded: _Recorded) -> JobStatus:
 
 
 def _job_status(
-    project: Project, name: str, recorded: _Recorded, now: float, looks: LeaseLooks
+    project: Project,
+    name: str,
+    read: Mapping[str, Job | ConfigError],
+    recorded: _Recorded,
+    now: float,
+    looks: LeaseLooks,
 ) -> JobStatus:
+    """Returns the status of a job. ``read``: all jobs of the project."""
     try:
-        job = project.job(name)
+        if isinstance(job := read[name], ConfigError):
+            raise job
         looks.begin(job)
-        return _valid_job_status(job, project, recorded, now)
+        return _valid_job_status(job, project, read, recorded, now)
     except ConfigError as error:
         mistake = error.message
     except Exception as error:  # a bug that one job triggers must not hide the others
@@ -153,7 +161,13 @@ def _job_status(
     return JobStatus(name=name, mistake=mistake, unhealthy=(mistake,), **_state_fields(state))
 
 
-def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: float) -> JobStatus:
+def _valid_job_status(
+    job: Job,
+    project: Project,
+    read: Mapping[str, Job | ConfigError],
+    recorded: _Recorded,
+    now: float,
+) -> JobStatus:
     state, run = recorded.states.get(job.name), recorded.runs.get(job.name)
     pulse = read_pulse(job.directory, run.started_s) if run else None
     unreachable = read_unreachable(job, run.started_s) if run else ()
@@ -177,7 +191,7 @@ def _valid_job_status(job: Job, project: Project, recorded: _Recorded, now: floa
         last_batch=last.batch if last else None,
         unreachable=unreachable,
         unhealthy=(
-            *(after_mistakes(job, project.jobs()) if job.file.enabled else ()),
+            *(after_mistakes(job, read) if job.file.enabled else ()),
             *_interrupted_move(job),
             *_problems(job, recorded, pulse, lag, now),
             *_broker_problems(state, unreachable, now),

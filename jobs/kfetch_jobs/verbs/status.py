@@ -72,7 +72,7 @@ def status(
     - A job is beyond the limits of its file.
     - A job waits after a failure, or the supervisor has given it up.
     - A job still runs although its file is gone or disables it.
-    - A job waits for one that does not exist.
+    - A job waits for one that does not exist, is disabled, or never ends.
 
     \b
     Example: watch jobs from a monitoring script

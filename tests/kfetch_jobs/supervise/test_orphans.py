@@ -16,6 +16,7 @@ from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.status import JobStatus
 from kfetch_jobs.supervise.status_reader import read_status
 from kfetch_jobs.supervise.supervisor import Supervisor
+from kfetch_jobs.web.job_status import Tone, displayed_status
 from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, ONCE, PATIENCE_S, UNTIL_TERM, Stage
 
 SHARED = CONTINUOUS.replace("${storage}/clicks/table", "${storage}/shared")
@@ -223,6 +224,33 @@ def test_a_job_after_one_that_does_not_exist(stage: Stage, deleted: bool) -> Non
         stage.job("second", f"{ONCE}after: first\nenabled: false\n", UNTIL_TERM)
         (disabled,) = shown(stage)["second"].unhealthy
         assert disabled.startswith("its file disables it")
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        (ONCE + "enabled: false\n", "and that job is disabled: this job never starts"),
+        (CONTINUOUS, "and that job (every 2 seconds) does not end: this job never starts"),
+    ],
+)
+def test_a_job_after_one_that_never_finishes(stage: Stage, first: str, why: str) -> None:
+    """It never starts, so it is unhealthy, with the sentence of ``validate``, unless it is
+    disabled, too."""
+    with stage.supervisor():
+        pass
+    stage.job("first", first, UNTIL_TERM)
+    stage.job("second", f"{ONCE}after: first\n", UNTIL_TERM)
+    with stage.supervisor() as supervisor:
+        supervisor.tick(stage.now)
+        second = shown(stage)["second"]
+        assert why in second.unhealthy[0]
+        assert [*second.unhealthy] == stage.project.jobs_and_mistakes()[1]
+        assert (Tone.WARN, second.unhealthy) == (
+            displayed_status(second).tone,
+            displayed_status(second).why,
+        )
+    stage.job("second", f"{ONCE}after: first\nenabled: false\n", UNTIL_TERM)
+    assert not any("is disabled:" in one for one in stage.project.jobs_and_mistakes()[1])
 
 
 def test_a_disabled_job_that_still_runs(stage: Stage) -> None:
