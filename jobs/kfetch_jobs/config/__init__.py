@@ -30,7 +30,14 @@ keeps it running.
 
 from kfetch_jobs.config.job import Job, TableLocation
 from kfetch_jobs.config.models import JobFile, ProjectFile
-from kfetch_jobs.config.project import PROJECT_FILE, Project, find, load, located
+from kfetch_jobs.config.project import (
+    PROJECT_FILE,
+    Project,
+    find,
+    job_file_mistakes,
+    load,
+    located,
+)
 
 __all__ = [
     "PROJECT_FILE",
@@ -40,6 +47,7 @@ __all__ = [
     "ProjectFile",
     "TableLocation",
     "find",
+    "job_file_mistakes",
     "load",
     "located",
 ]

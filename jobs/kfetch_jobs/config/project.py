@@ -292,6 +292,18 @@ def load(
     return project
 
 
+def job_file_mistakes(project: Path, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Returns the mistakes in each job's file alone, beside a project file that can't be used."""
+    wrong: list[str] = []
+    for path in sorted((project.absolute().parent / "jobs").glob("*.yml")):
+        try:
+            document = read(path, environ, {"storage": ""})
+            wrong += mistakes.validated_parts(JobFile, document, _STAND_INS)[1]
+        except ConfigError as error:
+            wrong += error.mistakes
+    return wrong
+
+
 def _environment(
     project: Document, name: str, environ: Mapping[str, str], texts: Mapping[Path, str]
 ) -> Document:

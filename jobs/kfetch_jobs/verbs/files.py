@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.wording import counted
-from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
+from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_file
 from kfetch_jobs.verbs.text import warn
+
+if TYPE_CHECKING:
+    from kfetch_jobs.config import Project
 
 
 def init(
@@ -50,7 +53,7 @@ def validate(
     The command exits with 2 if there is a mistake. It warns of options without effect, and of more
     jobs without an end than concurrency gives room to. The variables and secrets that the files
     name must exist. A job must not have lost its checkpoint. kfetch must be able to hold a lease on
-    it.
+    it. After a mistake in the project's file, it checks each job's file alone.
 
     \b
     Example: check files in continuous integration, with invented secrets
@@ -64,7 +67,7 @@ def validate(
 
     names, warnings = list[str](), list[str]()
     try:
-        loaded = project_of(project, environment)
+        loaded = _loaded(project, environment)
         names = loaded.jobs()
         jobs, mistakes = loaded.jobs_and_mistakes()
         enabled = (job for job in jobs.values() if job.file.enabled)
@@ -86,6 +89,18 @@ def validate(
     if not as_json:
         listed = ", ".join(names) or "write one in jobs/"
         typer.echo(f"{counted(len(names), 'job')}, no mistakes: {listed}")
+
+
+def _loaded(project: Path | None, environment: str | None) -> Project:
+    """Read the project. The error of a mistake in its file has those in jobs' files, too."""
+    from kfetch_jobs import config
+    from kfetch_jobs.errors import ConfigError
+
+    path = project_file(project)
+    try:
+        return config.load(path, environment=environment)
+    except ConfigError as error:
+        raise ConfigError(*error.mistakes, *config.job_file_mistakes(path)) from None
 
 
 def schema(

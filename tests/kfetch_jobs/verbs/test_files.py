@@ -32,6 +32,25 @@ def test_validate_tells_all(kfetch: Command, shop: Path) -> None:
     assert (2, 2) == (code, len(json.loads(out)["mistakes"]))
 
 
+@pytest.mark.parametrize("text", ["sparc: {}\n", "a: ${env:NONE}\n", "clusters: [\n"])
+def test_a_mistake_in_the_projects_file_hides_no_job(
+    kfetch: Command, shop: Path, text: str
+) -> None:
+    """Both are listed. A mistake that depends on the project's file, such as an unknown cluster,
+    comes up when that file is valid."""
+    for name in ("kfetch.yml", "jobs/clicks.yml"):
+        with (shop / name).open("a") as file:
+            file.write(text if name == "kfetch.yml" else "tigger: 2s\nlimit: ${env:NOTHING}\n")
+    (shop / "jobs" / "orders.yml").write_text("source: {cluster: lokal}\n")
+    code, _, said = kfetch("validate")
+
+    assert (2, True) == (code, said.startswith("kfetch: kfetch.yml:"))
+    assert "jobs/clicks.yml:" in said
+    assert "NOTHING is not set" in said
+    assert "jobs/orders.yml:1: sink is missing" in said
+    assert "lokal" not in said
+
+
 def test_an_environment_must_have_its_variables(
     kfetch: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
