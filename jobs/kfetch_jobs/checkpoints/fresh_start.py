@@ -38,7 +38,7 @@ def fresh_start_refusal(job: Job, offsets: bool | None = None) -> str:
             return ""
         former = find_former_job(job)
     except JobsError as error:  # one job's checkpoint must not stop the others
-        return f"job {job.name}: {error}"
+        return f"job {job.name}: {error.message}"
     if former:
         return former.sentence(job)
     return "" if elsewhere else lost_offsets(job)

@@ -388,7 +388,9 @@ def process_end(process: subprocess.Popen[bytes], wait_s: float) -> str:
 
 
 # The code at the end is left out: the error that a run ends with shows it.
-_OURS = re.compile(r"^.*\bkfetch\.errors\.\w+: (?P<sentence>.+?)(?: \[[A-Z_]+\])?$", re.MULTILINE)
+_OURS = re.compile(
+    r"^.*\bkfetch(?:_jobs)?\.errors\.\w+: (?P<sentence>.+?)(?: \[[A-Z_.]+\])?$", re.MULTILINE
+)
 _PYTHON = re.compile(
     r"^(?!(?:com|io|java|javax|org|py4j|scala)\.)"
     r"(?:\w+\.)*\w+(?:Error|Exception): (?P<sentence>.+)$",

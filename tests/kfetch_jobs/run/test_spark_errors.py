@@ -83,16 +83,20 @@ def test_the_report_of_a_fenced_run(name: str, interrupted: bool) -> None:
 def test_the_code_of_the_cause_is_shown_once() -> None:
     """The source's code leaves its sentence and follows that of the run; a wrong option has one."""
     text = TRACE.replace("happened", "happened [{code}]").replace("[STREAM_FAILED]", "")
-    lost, wrong = (
-        str(spark_errors.job_error(RuntimeError(text.format(**each)), "job a failed", Path("log")))
-        for each in (
-            {"name": "LogTruncated", "code": "LOG_TRUNCATED"},
-            {"name": "OptionError", "code": "OPTION_INVALID"},
+    of_jobs = text.replace("kfetch.errors", "kfetch_jobs.errors")
+    lost, wrong, own, failed = (
+        str(spark_errors.job_error(RuntimeError(one), "job a failed", Path("log")))
+        for one in (
+            text.format(name="LogTruncated", code="LOG_TRUNCATED"),
+            text.format(name="OptionError", code="OPTION_INVALID"),
+            of_jobs.format(name="ConfigError", code="CONFIG_INVALID"),
+            of_jobs.format(name="SparkError", code="SPARK_FAILED.CONNECTION_LOST"),
         )
     )
 
     assert "job a failed: what happened (see log) [RECORDS_LOST.LOG_TRUNCATED]" == lost
-    assert "job a failed: what happened (see log) [CONFIG_INVALID]" == wrong
+    assert "job a failed: what happened (see log) [CONFIG_INVALID]" == wrong == own
+    assert "job a failed: what happened (see log) [SPARK_FAILED]" == failed
 
 
 @pytest.mark.parametrize(
