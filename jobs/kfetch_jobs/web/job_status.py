@@ -64,7 +64,7 @@ _BUTTONS = {
     Phase.PAUSED: (Button(Order.RESUME, "Resume"), _STOP),
     Phase.STOPPED: (Button(Order.START, "Start"),),
 }
-_TONES = {
+_TONES: dict[Phase | None, Tone] = {
     Phase.RUNNING: Tone.GOOD,
     Phase.BACKOFF: Tone.BAD,
     Phase.FAILED: Tone.BAD,
@@ -93,23 +93,27 @@ def displayed_status(job: JobStatus) -> DisplayedStatus:
         return DisplayedStatus(tone=Tone.WARN, word=word, why=job.unhealthy, buttons=stop)
     if not job.enabled:
         return DisplayedStatus(tone=Tone.IDLE, word="disabled")
+    tone, why = _TONES.get(job.phase, Tone.IDLE), job.unhealthy
+    if tone is Tone.BAD:  # the word says that it failed
+        others = (one for one in why if not one.endswith(f": {job.error}"))
+        why = (job.error or "the job gave no reason", *others)
+    elif why:
+        tone = Tone.WARN
+    elif job.starting:
+        tone = Tone.IDLE
+    return DisplayedStatus(tone=tone, word=_word(job), why=why, buttons=buttons)
+
+
+def _word(job: JobStatus) -> str:
     if job.phase is None:
-        return DisplayedStatus(tone=Tone.IDLE, word="unknown yet")
-    if job.phase in (Phase.RUNNING, Phase.WAITING) and job.unhealthy:
-        word = _waiting_word(job) or "degraded"
-        return DisplayedStatus(tone=Tone.WARN, word=word, why=job.unhealthy, buttons=buttons)
+        return "unknown yet"
+    if job.phase is Phase.RUNNING and job.unhealthy:
+        return "degraded"
     if job.starting:
-        return DisplayedStatus(tone=Tone.IDLE, word="starting", buttons=buttons)
-    tone = _TONES.get(job.phase, Tone.IDLE)
-    why = (job.error or "the job gave no reason",) if tone is Tone.BAD else ()
-    word = _waiting_word(job) or _WORDS.get(job.phase, job.phase.value)
-    return DisplayedStatus(tone=tone, word=word, why=why, buttons=buttons)
-
-
-def _waiting_word(job: JobStatus) -> str:
-    if job.phase is not Phase.WAITING:
-        return ""
-    return "waiting for room" if job.queue_place else "waiting"
+        return "starting"
+    if job.phase is Phase.WAITING and job.queue_place:
+        return "waiting for room"
+    return _WORDS.get(job.phase, job.phase.value)
 
 
 def _disabled_word(job: JobStatus) -> str:

@@ -23,6 +23,17 @@ from tests.kfetch_jobs.supervise.job_files import job_file
 JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pid=7, pulse_s=1.0)
 
 
+@pytest.mark.parametrize("phase", [None, *Phase])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_page_and_the_status_have_one_rule(phase: Phase | None, enabled: bool) -> None:
+    """A job with problems needs attention on the page, in each phase, and all of them are there."""
+    job = replace(JOB, phase=phase, enabled=enabled, unhealthy=("a move has not ended", "disk"))
+    status = displayed_status(job)
+
+    assert status.tone in (Tone.BAD, Tone.WARN)
+    assert {*job.unhealthy} <= {*status.why}
+
+
 @pytest.mark.parametrize(
     ("job", "tone", "word", "why"),
     [
@@ -44,6 +55,10 @@ JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pid=7, pulse_s=1.0)
         (replace(JOB, phase=None), Tone.IDLE, "unknown yet", ()),
         (replace(JOB, phase=Phase.FAILED, error="no disk"), Tone.BAD, "given up", ("no disk",)),
         (replace(JOB, phase=Phase.BACKOFF, error="no disk"), Tone.BAD, "failing", ("no disk",)),
+        (
+            replace(JOB, phase=Phase.BACKOFF, error="no disk", queue_place=2),
+            *(Tone.BAD, "failing", ("no disk",)),
+        ),
         (replace(JOB, phase=Phase.BACKOFF), Tone.BAD, "failing", ("the job gave no reason",)),
         (replace(JOB, phase=Phase.WAITING, error="before"), Tone.IDLE, "waiting", ()),
         (
@@ -53,6 +68,14 @@ JOB = JobStatus(name="clicks", phase=Phase.RUNNING, pid=7, pulse_s=1.0)
         (
             replace(JOB, phase=Phase.WAITING, queue_place=2, unhealthy=("no room",)),
             *(Tone.WARN, "waiting for room", ("no room",)),
+        ),
+        (
+            replace(JOB, phase=Phase.FAILED, error="no", unhealthy=("given up: no", "disk full")),
+            *(Tone.BAD, "given up", ("no", "disk full")),
+        ),
+        (
+            replace(JOB, phase=Phase.BACKOFF, unhealthy=("it can't start: no", "failed 1 time: ")),
+            *(Tone.BAD, "failing", ("the job gave no reason", "it can't start: no")),
         ),
         (replace(JOB, phase=Phase.FINISHED), Tone.IDLE, "finished", ()),
         (replace(JOB, phase=Phase.STOPPING), Tone.IDLE, "stopping", ()),
