@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 from kfetch.admin import brokers
 from kfetch.errors import AccessRefused, KfetchError, OptionError
 from kfetch_jobs.config import Project
-from kfetch_jobs.config.job import cluster_options, with_absolute_stores, with_property_names
+from kfetch_jobs.config.job import cluster_options, with_absolute_paths, with_property_names
 from kfetch_jobs.errors import JobsError
 from kfetch_jobs.jvm.java import find_java, java_version
 from kfetch_jobs.util.wording import counted
@@ -221,7 +221,7 @@ def _cluster(
 ) -> Iterator[Finding]:
     subject = f"cluster {name}"
     try:
-        options = with_absolute_stores(cluster_options(properties), directory)
+        options = with_absolute_paths(cluster_options(properties), directory)
         state = brokers.check(options, topics, wait_s=LOOKUP_TIMEOUT_S)
     except OptionError as cause:
         advice = f"correct clusters.{name} in kfetch.yml or env/"

@@ -16,13 +16,13 @@ from kfetch_jobs.config.field_types import Options
 from kfetch_jobs.config.models import JobFile
 from kfetch_jobs.config.yamlfile import Document, with_placeholders
 
-_STORES = frozenset(
+_PATHS = frozenset(
     {
         *("kafka.ssl.truststore.location", "kafka.ssl.keystore.location"),
-        *("valuedescriptor", "keydescriptor"),
+        *("valuedescriptor", "keydescriptor", "kfetch.statsdirectory"),
     }
 )
-"""Options that name files of this machine, in lower case."""
+"""Options that name files or a directory of this machine, in lower case."""
 _KAFKA_NAME = re.compile(r"(?<![\w.-])kafka\.(?P<property>[a-z][a-z.]*[a-z*])")
 """What may be an option of Kafka. It may also be a host's name."""
 
@@ -94,7 +94,7 @@ class Job:
     def source_options(self, view: str = "source", zone: str | None = None) -> Options:
         """Returns the options of ``format("kfetch")``: the cluster's, overridden by the job's.
 
-        Relative paths of stores and descriptor files start from the project file's directory.
+        Relative paths of files and directories start from the project file's directory.
         ``zone``: the zone of Spark's session, which only a run knows for certain.
         """
         source = self.file.views()[view]
@@ -106,7 +106,10 @@ class Job:
             options = with_decode(options, source.decode, fails=fails, zone=zone)
         if self.dead_letters is not None:
             options = with_dead_letters(options)
-        return with_absolute_stores(options, self.shared[0].path.parent)
+        return self._with_absolute_paths(options)
+
+    def _with_absolute_paths(self, options: Options) -> Options:
+        return with_absolute_paths(options, self.shared[0].path.parent)
 
     def parsed_options(self, view: str = "source") -> SourceOptions:
         """Returns the values of a source's options. The first call parses them.
@@ -119,11 +122,12 @@ class Job:
 
     @property
     def statistics(self) -> list[str]:
-        """The directories of ``kfetch.statsDirectory``, as the job's own options name them.
+        """The absolute directories of ``kfetch.statsDirectory`` in the job's own options.
 
         A directory of the cluster has the statistics of other jobs, too.
         """
-        options = (item for one in self.file.views().values() for item in one.options.items())
+        sources = (self._with_absolute_paths(one.options) for one in self.file.views().values())
+        options = (item for one in sources for item in one.items())
         found = {text for name, text in options if name.lower() == "kfetch.statsdirectory"}
         return sorted(found - {""})
 
@@ -213,10 +217,10 @@ def with_property_names(sentence: str, kept: Iterable[str] = ()) -> str:
     return _KAFKA_NAME.sub(named, sentence)
 
 
-def with_absolute_stores(options: Options, directory: Path) -> Options:
-    """Returns options in which the paths of files are absolute: they start from ``directory``."""
+def with_absolute_paths(options: Options, directory: Path) -> Options:
+    """Returns options in which the paths are absolute: they start from ``directory``."""
     return {
-        name: str((directory / text).absolute()) if name.lower() in _STORES and text else text
+        name: str((directory / text).absolute()) if name.lower() in _PATHS and text else text
         for name, text in options.items()
     }
 

@@ -55,7 +55,7 @@ def read_status(project: Project, store: Store, now: float) -> ProjectStatus:
     supervisor = recorded.supervisor
     looks = LeaseLooks()
     read = project.read_jobs()
-    jobs = [_job_status(project, name, read, recorded, now, looks) for name in read]
+    jobs = [_job_status(name, read, recorded, now, looks) for name in read]
     leases = looks.ended()
     jobs = [replace(job, lease=leases.get(job.name)) for job in jobs]
     orphans = [_orphan_status(name, recorded) for name in _orphans(project, recorded)]
@@ -140,7 +140,6 @@ def _orphan_status(name: str, recorded: _Recorded) -> JobStatus:
 
 
 def _job_status(
-    project: Project,
     name: str,
     read: Mapping[str, Job | ConfigError],
     recorded: _Recorded,
@@ -152,7 +151,7 @@ def _job_status(
         if isinstance(job := read[name], ConfigError):
             raise job
         looks.begin(job)
-        return _valid_job_status(job, project, read, recorded, now)
+        return _valid_job_status(job, read, recorded, now)
     except ConfigError as error:
         mistake = error.message
     except Exception as error:  # a bug that one job triggers must not hide the others
@@ -163,7 +162,6 @@ def _job_status(
 
 def _valid_job_status(
     job: Job,
-    project: Project,
     read: Mapping[str, Job | ConfigError],
     recorded: _Recorded,
     now: float,
@@ -181,7 +179,7 @@ def _valid_job_status(
         enabled=job.file.enabled,
         trigger=str(job.file.trigger),
         topics=_topics(job),
-        statistics=tuple(str(project.path.parent / directory) for directory in job.statistics),
+        statistics=tuple(job.statistics),
         target=str(job.target),
         dead_letter_table=str(job.dead_letters or ""),
         checkpoint=job.checkpoint,

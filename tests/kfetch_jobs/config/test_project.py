@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kfetch_jobs import config
-from kfetch_jobs.config.job import with_absolute_stores
+from kfetch_jobs.config.job import with_absolute_paths
 from kfetch_jobs.config.schema import KINDS, schema
 from kfetch_jobs.config.source_options import option_warnings
 from kfetch_jobs.config.yamlfile import display, with_placeholders
@@ -245,7 +245,7 @@ def test_a_descriptor_s_path_starts_at_the_project_file(project: Path) -> None:
     assert {
         "valueDescriptor": str(project / "conf" / "types" / "c.desc"),
         "keyDescriptor": "/c.desc",
-    } == with_absolute_stores(
+    } == with_absolute_paths(
         {"valueDescriptor": "types/c.desc", "keyDescriptor": "/c.desc"}, project / "conf"
     )
 

@@ -77,15 +77,20 @@ def _lose_broker(loaded: Project) -> None:
 
 @pytest.mark.parametrize("name", ["kfetch.statsDirectory", "kfetch.STATSdirectory"])
 def test_the_directory_of_statistics(project: Path, name: str) -> None:
-    """The status has a job's own directory, whatever the case of the option's name. A directory of
-    the cluster is not the job's, because it also has the statistics of other jobs."""
+    """The status has a job's own directory, whatever the case of the option's name. The run uses
+    the same one: its path starts from the project file's directory. A directory of the cluster is
+    not the job's, because it also has the statistics of other jobs."""
     text = JOB.replace("    includeHeaders", f"    {name}: ../stats\n    includeHeaders")
     (project / "conf" / "jobs" / "clicks.yml").write_text(text)
     (project / "conf" / "kfetch.yml").write_text(f"{PROJECT}    kfetch.statsDirectory: all\n")
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with Store.of(loaded.storage) as store:
         (status,) = read_status(loaded, store, time.time()).jobs
-    assert (str(project / "conf" / ".." / "stats"),) == status.statistics
+    directory = str(project / "conf" / ".." / "stats")
+    assert (directory,) == status.statistics
+    job = loaded.job("clicks")
+    assert [directory] == job.statistics
+    assert directory == job.source_options()[name]
 
 
 def test_every_metric_is_told(
