@@ -202,9 +202,20 @@ def _source(job: Job, view: str, checkpoint: Checkpoint, number: int | None) -> 
         start=start,
         kafka=replace(
             kafka,
-            missing=job.user_sentence(kafka.missing),
+            missing=job.user_sentence(kafka.missing) or _unmatched(options, kafka),
             unreadable=tuple(map(job.user_sentence, kafka.unreadable)),
         ),
+    )
+
+
+def _unmatched(options: SourceOptions, kafka: KafkaReport) -> str:
+    """Returns a sentence if the source's pattern matches no topic."""
+    pattern = options.subscription.pattern
+    if pattern is None or kafka.partitions:
+        return ""
+    return (
+        f"no topic matches subscribePattern {pattern} yet, or this user may describe none of them: "
+        "a run waits for one"
     )
 
 

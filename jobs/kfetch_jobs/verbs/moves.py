@@ -264,7 +264,12 @@ def _show(plan: MovePlan, all_partitions: bool) -> None:
         f"offsets again and skips {plan.skipped:,}"
     )
     for name in plan.tables:
-        if plan.verb is Verb.REPLAY:
+        if plan.verb is Verb.REPLAY and not plan.reread:
+            typer.echo(
+                "no partition moves back: kfetch deletes only rows of offsets that the job has yet "
+                f"to read, if {name} has any"
+            )
+        elif plan.verb is Verb.REPLAY:
             typer.echo(
                 f"kfetch first deletes the rows of these offsets in {name}, whichever query wrote "
                 "them"

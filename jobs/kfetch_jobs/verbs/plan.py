@@ -36,7 +36,7 @@ def plan(job: JobName, *, project: Project, as_json: Json = False) -> None:
     \b
     It exits with 1 in these cases:
     - A run would fail.
-    - A topic of the job does not exist.
+    - A topic of the job does not exist, or its pattern matches none.
     - A partition has no leader.
     - ACLs do not let the job read a topic.
 

@@ -88,6 +88,21 @@ def test_what_is_planned(
     assert before == files()
 
 
+@pytest.mark.parametrize(
+    ("shift", "rows"), [("2", "rows of offsets that the job has yet to read, if"), ("-2", "these")]
+)
+def test_which_rows_a_plan_deletes(
+    kafka: LittleKafka, kfetch: Command, shift: str, rows: str
+) -> None:
+    """If no partition moves back, the table has rows to delete only if the job has read on, as in
+    an unfinished micro-batch."""
+    out = kfetch("offsets", "replay", "clicks", f"--shift-by={shift}")[1]
+
+    (line,) = [one for one in out.splitlines() if "delete" in one]
+    assert rows in line
+    assert ("no partition moves back" in line) is (shift == "2")
+
+
 def test_a_reset_is_a_micro_batch_of_its_own(kafka: LittleKafka, asked: Ask) -> None:
     """The next run goes on where it says, under a number that no batch has had; the partition that
     was not meant keeps its epoch, and undone the checkpoint is what it was, to the byte."""

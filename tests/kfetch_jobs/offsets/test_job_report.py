@@ -97,6 +97,19 @@ def test_a_topic_that_is_missing(kafka: LittleKafka, kfetch: Command) -> None:
     assert "kfetch: job clicks, source (clicks): clicks: no such topic" in err
 
 
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_pattern_without_topics(kafka: LittleKafka, kfetch: Command, has_run: bool) -> None:
+    """A run would wait. ``plan`` and ``lag`` say so, as of a topic that does not exist."""
+    if has_run:
+        planned(7, {"clicks": {}})
+        committed(7)
+    job(JOB.replace("subscribe: clicks", "subscribePattern: clik.*"))
+    for verb in (["plan", "clicks"], ["lag"]):
+        code, out, _ = kfetch(*verb)
+        assert 1 == code
+        assert "no topic matches subscribePattern clik.* yet" in " ".join(out.split())
+
+
 def test_a_topic_that_is_missing_behind_a_checkpoint(kafka: LittleKafka, kfetch: Command) -> None:
     """``plan`` and ``lag`` name the missing topic, then its lost partitions. A missing topic that
     the checkpoint does not have is no failure, but both name it."""
