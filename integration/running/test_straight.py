@@ -217,8 +217,8 @@ def test_commands(records: Topic) -> None:
     assert "written straight: tasks write the table's files" in project.kfetch("plan", "one")
     done = project.run("run", "one")
     assert 0 == done.returncode, done.stderr
-    assert "batch 0: 40 rows in " in done.stderr
-    assert "ended: 1 micro-batch, 40 rows, 0 behind" in done.stderr
+    assert "batch 0: 40 records in " in done.stderr
+    assert "ended: 1 micro-batch, 40 records, 0 behind" in done.stderr
     assert expected(40) == places(records.directory / "table")
 
 

@@ -39,7 +39,7 @@ def test_a_job_without_delta(kafka: Cluster, topic: TopicFactory, tmp_path: Path
     project = Project(tmp_path, kafka, **{CACHE_VARIABLE: str(tmp_path / "cache")})
     for run in range(2):
         write(kafka, name, ['{"id": 1}', "[", '{"id": 2}'])
-        assert "ended: 1 micro-batch, 3 rows" in project.run("run", "one").stderr
+        assert "ended: 1 micro-batch, 3 records" in project.run("run", "one").stderr
         good = [(0, 3 * batch + n) for batch in range(run + 1) for n in (0, 2)]
         assert good == places(tmp_path / "table")
         assert run + 1 == len(places(tmp_path / "dead"))

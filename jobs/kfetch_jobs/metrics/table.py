@@ -85,7 +85,7 @@ _ENTRIES = (
         "Free space where its checkpoint lies; absent for a URI.",
     ),
     Entry("kfetch_job_checkpoint_size_bytes", "The whole space there."),
-    Entry("kfetch_job_rows_total", "Rows of committed micro-batches, dead letters included."),
+    Entry("kfetch_job_rows_total", "Records of committed micro-batches, dead letters included."),
     Entry(
         "kfetch_job_dead_letters_total",
         "Records that could not be decoded and went to the dead letters.",

@@ -29,6 +29,7 @@ class Batch:
     finished: FiniteFloat
     """When Spark reported the batch: seconds since 1970."""
     rows: Count
+    """Records that it has read. A table may have fewer or more rows of them."""
     seconds: FiniteFloat
     end: Count
     """The sum of all partitions' next offsets after this batch."""
@@ -37,7 +38,7 @@ class Batch:
     lag_s: FiniteFloat = 0.0
     """The next offset had waited at least this long when the batch was planned, in seconds."""
     dead_letters: Count = 0
-    """Rows that could not be decoded and went to the dead letters. ``rows`` includes them."""
+    """Records that could not be decoded and went to the dead letters. ``rows`` includes them."""
     dead_letter: str = ""
     """The place of one of them, and why it could not be decoded."""
     late_rows: Count = 0

@@ -71,7 +71,7 @@ def _run(job: Job, term: TermFile | None) -> RunResult:
     how = "stopped" if outcome.stopped else "ended"
     typer.echo(
         f"{how}: {counted(outcome.batches, 'micro-batch', 'micro-batches')}, "
-        f"{outcome.rows:,} rows, {outcome.lag:,} behind{_dead(outcome.dead_letters)}",
+        f"{outcome.rows:,} records, {outcome.lag:,} behind{_dead(outcome.dead_letters)}",
         err=True,
     )
     return outcome
@@ -81,8 +81,8 @@ def _print_batch(batch: Batch) -> None:
     rate = batch.rows / batch.seconds if batch.seconds else 0
     late = counted(batch.late_rows, "row")
     typer.echo(
-        f"batch {batch.batch}: {batch.rows:,} rows in {batch.seconds:.1f} s "
-        f"({rate:,.0f} rows/s), {batch.lag:,} behind{_dead(batch.dead_letters)}"
+        f"batch {batch.batch}: {batch.rows:,} records in {batch.seconds:.1f} s "
+        f"({rate:,.0f} records/s), {batch.lag:,} behind{_dead(batch.dead_letters)}"
         f"{f', {late} dropped by the watermark' if batch.late_rows else ''}",
         err=True,
     )

@@ -211,6 +211,8 @@ def history(
 ) -> None:
     """Show the last runs of kfetch up: their start, their duration, how they ended, and why.
 
+    The records are those that the run has read, dead letters included. JSON calls them rows.
+
     \b
     Example: print the last failures of one job
       kfetch history clicks -n 100 --json | jq '.[] | select(.kind == "failed")'
@@ -238,7 +240,7 @@ def history(
         )
         for run in runs
     ]
-    table(("job", "started", "for", "ended", "batches", "rows", "why"), rows)
+    table(("job", "started", "for", "ended", "batches", "records", "why"), rows)
     if not rows:
         typer.echo("no runs: kfetch up notes its runs; kfetch run prints to its own terminal")
 

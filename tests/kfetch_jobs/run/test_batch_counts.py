@@ -132,7 +132,9 @@ def test_a_line_for_people(many: int, told: str, capsys: pytest.CaptureFixture[s
     """Dead letters are told where there are some."""
     running._print_batch(batch_from_spark(TOLD, now=1.0, dead_letters=many))
 
-    assert f"batch 4: 40 rows in 1.5 s (27 rows/s), 5 behind{told}\n" == capsys.readouterr().err
+    assert (
+        f"batch 4: 40 records in 1.5 s (27 records/s), 5 behind{told}\n" == capsys.readouterr().err
+    )
 
 
 def test_a_line_tells_late_rows(capsys: pytest.CaptureFixture[str]) -> None:

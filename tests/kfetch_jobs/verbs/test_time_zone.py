@@ -64,4 +64,5 @@ def test_history_page_and_notices_name_utc(
 
     assert TEXT == utc(AT_S) == clock(AT_S)
     assert TEXT in kfetch("history")[1]
+    assert "batches  records  why" in kfetch("history")[1]  # dead letters are no rows of the table
     assert f"its file of {TEXT}, which" in outdated_file_notice(job, state)

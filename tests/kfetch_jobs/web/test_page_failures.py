@@ -103,7 +103,7 @@ def test_a_long_history_takes_several_looks(shop: Project, monkeypatch: pytest.M
         last = Html(client.get("/jobs/clicks").text).text
     assert "kfetch reads its history now" in first
     assert looks > 2
-    assert "600 rows" in last
+    assert "600 records" in last
 
 
 def test_a_bug_is_a_sentence(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
