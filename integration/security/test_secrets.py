@@ -141,7 +141,8 @@ def test_a_project_shows_no_secret(
     status = project.run("status", "--json")
     said += [doctor.stdout, doctor.stderr, status.stdout, status.stderr]
     assert (
-        f"ok    cluster main: 1 broker, by {secured.secure_listeners['SASL_SSL']}" in doctor.stdout
+        f"ok    cluster main: 1 broker, reached by {secured.secure_listeners['SASL_SSL']}"
+        in doctor.stdout
     )
 
     (tmp_path / "password").write_text(WRONG)

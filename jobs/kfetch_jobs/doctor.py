@@ -235,7 +235,7 @@ def _cluster(
         advice = cause.action or other
         yield Finding(Grade.FAIL, subject, cause.what, advice)
         return
-    text = f"{counted(len(state.brokers), 'broker')}, by {state.servers}"
+    text = f"{counted(len(state.brokers), 'broker')}, reached by {state.servers}"
     yield Finding(Grade.OK, subject, text)
     for broker_state in state.brokers:
         if broker_state.error:

@@ -317,6 +317,9 @@ def _show_done(plan: MovePlan, done: MoveResult) -> None:
         f"done, as micro-batch {done.batch}; a copy of the checkpoint is in {done.backup.path}; "
         f"undo it with: kfetch offsets undo {plan.job} --execute"
     )
+    typer.echo(
+        f"let the job go on: kfetch resume {plan.job}, if it is paused, or kfetch start {plan.job}"
+    )
 
 
 def _json(plan: MovePlan, done: MoveResult | None, others: Sequence[Job]) -> dict[str, Any]:

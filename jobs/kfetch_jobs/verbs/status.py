@@ -110,7 +110,7 @@ def _show(overview: ProjectStatus) -> None:
     else:
         since = duration(now - (overview.supervised_s or now))
         does = "waits for the lead" if overview.waits_here else "supervised"
-        typer.echo(f"{name}: {does} for {since} by {overview.supervisor}")
+        typer.echo(f"{name}: {does} for {since} by process {overview.supervisor}")
     for sentence in overview.lead.sentences() if overview.lead else ():
         typer.echo(sentence)
     if overview.stuck:

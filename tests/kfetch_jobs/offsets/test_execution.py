@@ -103,6 +103,13 @@ def test_which_rows_a_plan_deletes(
     assert ("no partition moves back" in line) is (shift == "2")
 
 
+def test_a_move_names_the_next_step(kafka: LittleKafka, kfetch: Command) -> None:
+    """A job that has finished, or that nobody supervises, does not run by itself."""
+    out = kfetch("offsets", "reset", "clicks", "--to-earliest", "--execute")[1]
+
+    assert "kfetch resume clicks, if it is paused, or kfetch start clicks" in out
+
+
 def test_a_reset_is_a_micro_batch_of_its_own(kafka: LittleKafka, asked: Ask) -> None:
     """The next run goes on where it says, under a number that no batch has had; the partition that
     was not meant keeps its epoch, and undone the checkpoint is what it was, to the byte."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import uuid
 from dataclasses import replace
@@ -155,7 +156,7 @@ def test_a_host_that_leads(shared: Project, kfetch: Command) -> None:
     leads(shared, this_process(files(shared).purpose), Phase.RUNNING)
 
     said = kfetch("status")[1]
-    assert "supervised for" in said
+    assert re.search(r": supervised for \S+ \S+ by process \d+\n", said)
     assert "this host leads since " in said
     with browser(shared) as client:
         assert "this host leads since" in Html(client.get("/").text).text
