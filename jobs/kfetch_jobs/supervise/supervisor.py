@@ -281,11 +281,17 @@ class Supervisor:
         self._take_orders(now)
         self._killer.end_unwanted(self._jobs, now)
         self._read_again()
+        failures = list[Exception]()
         try:
-            errors = [error for one in self._jobs.values() if (error := self._failure(one, now))]
-            failures = [*errors, *self._launch_due(now)]
+            for one in self._jobs.values():
+                with _collected(failures, OSError):
+                    self._check(one, now)
+            due = self._recorded_runs(now)
         finally:
             self._due.clear()
+        for one in due:
+            with _collected(failures, OSError, SupervisorError):
+                self._launch(one, now)
         self._save()
         self._round_ended(now)
         if failures:
@@ -410,14 +416,6 @@ class Supervisor:
                 self._recover(run, supervised)
         return supervised
 
-    def _failure(self, supervised: SupervisedJob, now: float) -> OSError | None:
-        """Check a job. Returns an error of its files, so that other jobs are checked too."""
-        try:
-            self._check(supervised, now)
-        except OSError as error:
-            return error
-        return None
-
     def _check(self, supervised: SupervisedJob, now: float) -> None:
         if supervised.no_start is not None:
             self._record_end(supervised, supervised.no_start, now)
@@ -478,35 +476,22 @@ class Supervisor:
         else:
             self._due[supervised.name] = supervised
 
-    def _launch_due(self, now: float) -> list[SupervisorError | OSError]:
-        """Record the runs of all due jobs with one write, and start their processes.
-
-        Returns the errors of single starts. They cost no other job its process.
-        """
-        failures = list[SupervisorError | OSError]()
-        if not self._due:
-            return failures
-        now = self._clock.late(now)
-        states = {
-            name: state_machine.after_launch(one.file, one.state, now)
-            for name, one in self._due.items()
-        }
-        runs = self._store.begin(states, now)
+    def _recorded_runs(self, now: float) -> list[SupervisedJob]:
+        """Record the runs of all due jobs with one write. Returns these jobs."""
+        due, now = [*self._due.values()], self._clock.late(now)
+        states = {one.name: state_machine.after_launch(one.file, one.state, now) for one in due}
+        for one in due:
+            self._remove_old_reports(one.directory)
+        runs = self._store.begin(states, now) if due else {}
         self._saved |= states
-        for name, supervised in self._due.items():
-            supervised.state, supervised.run = states[name], runs[name]
-        for supervised in self._due.values():
-            try:
-                self._launch(supervised, now)
-            except (SupervisorError, OSError) as error:
-                failures.append(error)
-        return failures
+        for one in due:
+            one.state, one.run = states[one.name], runs[one.name]
+        return due
 
     def _launch(self, supervised: SupervisedJob, now: float) -> None:
-        job, run = supervised.job, supervised.run
+        job, run, now = supervised.job, supervised.run, self._clock.late(now)
         assert job is not None
         assert run is not None
-        self._remove_old_reports(job)
         report_file = self._report_file(supervised)
         try:
             report_file.unlink(missing_ok=True)
@@ -531,11 +516,11 @@ class Supervisor:
         assert supervised.run is not None
         return exit_report_path(self._project.storage / supervised.name, supervised.run)
 
-    def _remove_old_reports(self, job: Job) -> None:
+    def _remove_old_reports(self, directory: Path) -> None:
         """Remove the reports of runs whose ends are recorded, perhaps by another host."""
-        open_ = {exit_report_path(job.directory, one.id) for one in self._store.open_runs()}
+        open_ = {exit_report_path(directory, one.id) for one in self._store.open_runs()}
         with suppress(OSError):  # the next launch removes them
-            for report in set(job.directory.glob("ending-*.json")) - open_:
+            for report in set(directory.glob("ending-*.json")) - open_:
                 report.unlink(missing_ok=True)
 
     def _process_ended(self, supervised: SupervisedJob, now: float) -> None:
@@ -613,3 +598,12 @@ class Supervisor:
             self._check(supervised, now)
         self._save()
         self._round_ended(now)
+
+
+@contextmanager
+def _collected(failures: list[Exception], *kinds: type[Exception]) -> Iterator[None]:
+    """Collect an error of one job, so that the others are looked after, too."""
+    try:
+        yield
+    except kinds as error:
+        failures.append(error)

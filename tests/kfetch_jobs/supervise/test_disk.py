@@ -67,6 +67,20 @@ def test_a_start_that_can_not_be_noted(stage: Stage, monkeypatch: pytest.MonkeyP
         assert [1, 1] == [len(stage.runs(name)) for name in ("a", "b")]
 
 
+def test_a_run_that_can_not_be_recorded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full when a job is due, and the supervisor ends. No run has begun."""
+
+    def full(*_: object) -> None:
+        raise SupervisorError("the disk is full")
+
+    stage.job("a", CONTINUOUS, UNTIL_TERM)
+    with stage.supervisor() as supervisor:
+        monkeypatch.setattr(Store, "begin", full)
+        assert not supervisor._tick_succeeded()
+        supervisor.run(lambda: True, lambda: False)
+    assert (Phase.WAITING, []) == (stage.phase("a"), stage.runs("a"))
+
+
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_launch_on_a_disk_that_fills_up(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, ends: bool
