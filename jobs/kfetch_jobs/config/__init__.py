@@ -30,14 +30,7 @@ keeps it running.
 
 from kfetch_jobs.config.job import Job, TableLocation
 from kfetch_jobs.config.models import JobFile, ProjectFile
-from kfetch_jobs.config.project import (
-    PROJECT_FILE,
-    Project,
-    find,
-    job_file_mistakes,
-    load,
-    located,
-)
+from kfetch_jobs.config.project import PROJECT_FILE, Project, find, load, located
 
 __all__ = [
     "PROJECT_FILE",
@@ -47,7 +40,6 @@ __all__ = [
     "ProjectFile",
     "TableLocation",
     "find",
-    "job_file_mistakes",
     "load",
     "located",
 ]

@@ -264,13 +264,23 @@ def load(
     environment: str | None = None,
     texts: Mapping[Path, str] = MappingProxyType({}),
 ) -> Project:
-    """Read and check a project file.
+    """Read and check a project file. Raises ConfigError, also with the mistakes in jobs' files.
 
     ``environ`` has the variables for ``${env:…}``, here and in the jobs' files. ``environment``
     names a file of ``env/``. The default is KFETCH_ENV, then the project file's ``environment``.
     ``texts`` has texts that count in place of their files, here and for the jobs.
     """
-    document = read(path.absolute(), environ, {}, texts)
+    try:
+        return _loaded(path.absolute(), environ, environment, texts)
+    except ConfigError as error:
+        alone = _job_file_mistakes(path.absolute().parent, environ, texts)
+        raise ConfigError(*error.mistakes, *alone) from None
+
+
+def _loaded(
+    path: Path, environ: Mapping[str, str], environment: str | None, texts: Mapping[Path, str]
+) -> Project:
+    document = read(path, environ, {}, texts)
     file = _validated(ProjectFile, document)
     name = environment or environ.get(ENVIRONMENT_VARIABLE) or file.environment
     overrides = _environment(document, name, environ, texts) if name else None
@@ -292,16 +302,16 @@ def load(
     return project
 
 
-def job_file_mistakes(project: Path, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Returns the mistakes in each job's file alone, beside a project file that can't be used."""
-    wrong: list[str] = []
-    for path in sorted((project.absolute().parent / "jobs").glob("*.yml")):
+def _job_file_mistakes(
+    directory: Path, environ: Mapping[str, str], texts: Mapping[Path, str]
+) -> Iterator[str]:
+    """Yields the mistakes in each job's file alone, beside a project file that can't be used."""
+    for path in sorted((directory / "jobs").glob("*.yml")):
         try:
-            document = read(path, environ, {"storage": ""})
-            wrong += mistakes.validated_parts(JobFile, document, _STAND_INS)[1]
+            document = read(path, environ, {"storage": ""}, texts)
+            yield from mistakes.validated_parts(JobFile, document, _STAND_INS)[1]
         except ConfigError as error:
-            wrong += error.mistakes
-    return wrong
+            yield from error.mistakes
 
 
 def _environment(

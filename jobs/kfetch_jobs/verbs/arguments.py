@@ -38,14 +38,8 @@ def project_of(
     from kfetch_jobs.config.snapshot import read_snapshot
 
     texts = read_snapshot(snapshot) if snapshot else {}
-    return config.load(project_file(project), environment=environment, texts=texts)
-
-
-def project_file(project: Path | None) -> Path:
-    """Returns the named project file, or that of this directory. Raises ConfigError without one."""
-    from kfetch_jobs import config
-
-    return config.located(project) if project else config.find(Path.cwd())
+    path = config.located(project) if project else config.find(Path.cwd())
+    return config.load(path, environment=environment, texts=texts)
 
 
 def with_project(verb: Callable[..., None]) -> Callable[..., None]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from kfetch.admin.cli.arguments import Json
 from kfetch_jobs.util.wording import counted
-from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_file
+from kfetch_jobs.verbs.arguments import Environment, ProjectPath, project_of
 from kfetch_jobs.verbs.text import warn
-
-if TYPE_CHECKING:
-    from kfetch_jobs.config import Project
 
 
 def init(
@@ -67,7 +64,7 @@ def validate(
 
     names, warnings = list[str](), list[str]()
     try:
-        loaded = _loaded(project, environment)
+        loaded = project_of(project, environment)
         names = loaded.jobs()
         jobs, mistakes = loaded.jobs_and_mistakes()
         enabled = (job for job in jobs.values() if job.file.enabled)
@@ -89,18 +86,6 @@ def validate(
     if not as_json:
         listed = ", ".join(names) or "write one in jobs/"
         typer.echo(f"{counted(len(names), 'job')}, no mistakes: {listed}")
-
-
-def _loaded(project: Path | None, environment: str | None) -> Project:
-    """Read the project. The error of a mistake in its file has those in jobs' files, too."""
-    from kfetch_jobs import config
-    from kfetch_jobs.errors import ConfigError
-
-    path = project_file(project)
-    try:
-        return config.load(path, environment=environment)
-    except ConfigError as error:
-        raise ConfigError(*error.mistakes, *config.job_file_mistakes(path)) from None
 
 
 def schema(
