@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections.abc import Iterable
+from functools import cached_property
 
 from kfetch import losses
 from kfetch.errors import DataLoss, OffsetBeyondLog, OptionError
 from kfetch.losses import LogAnswer, ReadPosition, find_loss
 from kfetch.model import NO_TOPIC_ID, ClusterView, Leader, OffsetRange, Split, TopicPartition
-from kfetch.offsets import Position
+from kfetch.offsets import Position, Positions
 from kfetch.options import EARLIEST, LATEST, Bound, SourceOptions
 from kfetch.planner import plan_splits
 from kfetch.watch.initial_positions import bound_positions
@@ -55,17 +57,24 @@ class _Bounds:
         self._starting = options.starting.at_time(now_ms)
         ending = options.ending or Bound(option="endingOffsets", rest=LATEST)
         self._ending = ending.at_time(now_ms)
-        self._starts = bound_positions(self._starting, lookup, view)
-        self._ends = bound_positions(self._ending, lookup, view)
-        # The log's own bounds come last. So a record that expires now is a loss, and a record that
-        # is appended now is none.
+        self._lookup = lookup
+        self._starts = bound_positions(self._starting, lookup, view, self._log_ends_of)
+        self._ends = bound_positions(self._ending, lookup, view, self._log_ends_of)
+        # The log starts come last. So a record that expires now is a loss.
         self._log_starts = lookup.log_starts(partitions)
-        self._log_ends = lookup.log_ends(partitions)
         # Under read_committed, the log may go on behind its last stable offset.
         committed, ends = options.fetch.read_committed, self._log_ends
         bounds = (*self._starts.items(), *self._ends.items())
         beyond = [tp for tp, at in bounds if tp in ends and at.offset > ends[tp].offset]
         self._watermarks = lookup.high_watermarks(beyond if committed else ())
+
+    @cached_property
+    def _log_ends(self) -> Positions:
+        """The log ends. One look-up serves all questions: a later one may find less or more."""
+        return self._lookup.log_ends(self._partitions)
+
+    def _log_ends_of(self, partitions: Iterable[TopicPartition]) -> Positions:
+        return {tp: self._log_ends[tp] for tp in partitions if tp in self._log_ends}
 
     def ranges(self) -> Ranges:
         """Returns (start, end) of each partition with offsets to read."""
@@ -84,6 +93,9 @@ class _Bounds:
     def _range(self, tp: TopicPartition) -> tuple[int, int]:
         start, end = self._starts[tp].offset, self._ends[tp].offset
         log_start, log_end = self._log_starts[tp].offset, self._log_ends[tp].offset
+        # Records that a time finds behind the log end have come meanwhile.
+        start = min(start, log_end) if self._starting.by_time else start
+        end = min(end, log_end) if self._ending.by_time else end
         if self._starting.place(tp) == EARLIEST:  # records that expire meanwhile are no loss
             start = max(start, min(log_start, end))
         watermark = self._watermarks.get(tp, self._log_ends[tp]).offset

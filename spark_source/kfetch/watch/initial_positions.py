@@ -6,7 +6,7 @@ Offsets and times come from the options. The leaders say which offsets they mean
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kfetch.errors import OptionError
 from kfetch.model import NO_EPOCH, ClusterView, TopicPartition
@@ -14,22 +14,26 @@ from kfetch.offsets import Position, Positions
 from kfetch.options import EARLIEST, LATEST, Bound
 from kfetch.watch.lookups import OffsetLookup
 
+LogEnds = Callable[[Iterable[TopicPartition]], Positions]
 _NAMES_MAX = 10
 
 
-def bound_positions(bound: Bound, lookup: OffsetLookup, view: ClusterView) -> Positions:
+def bound_positions(
+    bound: Bound, lookup: OffsetLookup, view: ClusterView, log_ends: LogEnds | None = None
+) -> Positions:
     """Returns a position for every subscribed partition of ``view``.
 
     Relative times count from now. To look up two bounds with the same clock, call
-    ``Bound.at_time`` first. Raises OptionError if the bound has no place for a partition, or names
-    one that is not subscribed, or if no record is as young as a time.
+    ``Bound.at_time`` first. ``log_ends`` returns known log ends; by default they are looked up.
+    Raises OptionError if the bound has no place for a partition, or names one that is not
+    subscribed, or if no record is as young as a time.
     """
     if bound.group:
         return _committed_positions(bound.group, lookup, view)
     places = _places(bound.at_time(time.time_ns() // 1_000_000), lookup, view)
     if bound.by_time:
-        return _positions_at_times(bound, places, lookup)
-    return _positions_at_offsets(places, lookup)
+        return _positions_at_times(bound, places, lookup, log_ends or lookup.log_ends)
+    return _positions_at_offsets(places, lookup, log_ends or lookup.log_ends)
 
 
 def _committed_positions(group: str, lookup: OffsetLookup, view: ClusterView) -> Positions:
@@ -60,25 +64,27 @@ def _places(bound: Bound, lookup: OffsetLookup, view: ClusterView) -> dict[Topic
     return places
 
 
-def _positions_at_offsets(places: Mapping[TopicPartition, int], lookup: OffsetLookup) -> Positions:
+def _positions_at_offsets(
+    places: Mapping[TopicPartition, int], lookup: OffsetLookup, log_ends: LogEnds
+) -> Positions:
     positions = lookup.log_starts(tp for tp, place in places.items() if place == EARLIEST)
-    log_ends = lookup.log_ends(tp for tp, place in places.items() if place != EARLIEST)
+    ends = log_ends(tp for tp, place in places.items() if place != EARLIEST)
     # An offset from the option has no epoch. The leader's epoch vouches for all records below the
     # log end.
-    for tp, end in log_ends.items():
+    for tp, end in ends.items():
         offset = end.offset if places[tp] == LATEST else places[tp]
         positions[tp] = Position(offset, end.leader_epoch if offset <= end.offset else NO_EPOCH)
     return positions
 
 
 def _positions_at_times(
-    bound: Bound, places: Mapping[TopicPartition, int], lookup: OffsetLookup
+    bound: Bound, places: Mapping[TopicPartition, int], lookup: OffsetLookup, log_ends: LogEnds
 ) -> Positions:
     times = {tp: place for tp, place in places.items() if place >= 0}
     codes = {tp: place for tp, place in places.items() if place < 0}
     # Log ends come first: a record that arrives between the two questions must not be skipped.
     no_match = dict.fromkeys(times, bound.no_match) if bound.no_match is not None else {}
-    otherwise = _positions_at_offsets({**no_match, **codes}, lookup)
+    otherwise = _positions_at_offsets({**no_match, **codes}, lookup, log_ends)
     positions = {**otherwise, **lookup.offsets_at_times(times)}
     for tp in places:
         if tp not in positions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -131,6 +132,46 @@ def test_expired_records(kafka: LittleKafka) -> None:
         plan(kafka, startingOffsets=given)
     lenient = plan(kafka, startingOffsets=given, failOnDataLoss="false")
     assert {T0: (3, 5), T1: (0, 1)} == ranges(lenient)
+
+
+@pytest.mark.parametrize("options", [{}, {"endingTimestamp": str(FIRST_MS + 99)}])
+def test_a_log_that_ends_earlier_while_it_is_planned(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    """A new leader's high watermark may lag for a moment. One look-up says where the log ends and
+    where the batch ends, so the log can't end before the batch."""
+    honest = OffsetLookup.log_ends
+
+    def then_cut(lookup: OffsetLookup, *arguments: Any) -> Any:
+        answer = honest(lookup, *arguments)
+        if answer:
+            kafka.log(T0).truncate(0)
+        return answer
+
+    monkeypatch.setattr(OffsetLookup, "log_ends", then_cut)
+    assert WHOLE == ranges(plan(kafka, **options))
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("starting", {}), ("ending", WHOLE)])
+def test_records_that_arrive_while_a_time_is_looked_up(
+    kafka: LittleKafka,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    expected: dict[TopicPartition, tuple[int, int]],
+) -> None:
+    """A record that a time finds behind the log end is new. It is not read, and the log is not
+    taken for a truncated one, nor the bounds for bounds in wrong order."""
+    honest = OffsetLookup.offsets_at_times
+
+    def grown(lookup: OffsetLookup, *arguments: Any) -> Any:
+        kafka.log(T0).append(*[b"new"] * 9)
+        return honest(lookup, *arguments)
+
+    monkeypatch.setattr(OffsetLookup, "offsets_at_times", grown)
+    bounds = {f"{kind}Timestamp": str(FIRST_MS + 8)}
+    if kind == "starting":
+        bounds["startingOffsetsByTimestampStrategy"] = "latest"
+    assert expected == ranges(plan(kafka, **bounds))
 
 
 def test_empty_topics(kafka: LittleKafka) -> None:
