@@ -113,12 +113,15 @@ def _check_without_offsets(name: str, start: Offsets, options: Mapping[str, str]
         name=name,
         partitions=0,
         behind=None,
-        findings=_unknown_start(name, start, parsed),
+        # kfetch would start its later partitions, too, where the options say.
+        findings=_unknown_start(name, start, parsed, alone=False),
         notes=(),
     )
 
 
-def _unknown_start(name: str, start: Offsets | None, options: SourceOptions) -> tuple[Finding, ...]:
+def _unknown_start(
+    name: str, start: Offsets | None, options: SourceOptions, *, alone: bool = True
+) -> tuple[Finding, ...]:
     """Returns a finding if kfetch would start the connector's first batch at other offsets.
 
     The connector keeps the start in a file that Spark does not show to kfetch. So the driver
@@ -126,7 +129,7 @@ def _unknown_start(name: str, start: Offsets | None, options: SourceOptions) -> 
     """
     positions = start.positions if start else {}
     offsets = {tp: position.offset for tp, position in positions.items()}
-    if options.starting.always_gives(offsets if start else None):
+    if options.starting.always_gives(offsets if start else None, alone=alone):
         return ()
     first = min(positions, default=None)
     text = f"={connector_json(positions)}" if positions else "=earliest"

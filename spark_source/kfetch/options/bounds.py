@@ -125,14 +125,18 @@ class Bound:
             rest=None if self.rest is None else fixed(self.rest),
         )
 
-    def always_gives(self, offsets: Mapping[TopicPartition, int] | None) -> bool:
+    def always_gives(
+        self, offsets: Mapping[TopicPartition, int] | None, *, alone: bool = True
+    ) -> bool:
         """Returns whether the bound gave these offsets at any time before, too.
 
         The log end, a relative time and a group give others later. Expiry moves the log start and
         the first record of a time, unless they are at offset 0. ``offsets``: None if nobody knows
-        them.
+        them. ``alone``: whether other partitions do not matter.
         """
-        places = {*self.partitions.values(), *self.topics.values(), self.rest, self.no_match}
+        places = {self.place(tp) for tp in offsets or ()}
+        if offsets is None or not alone:
+            places |= {*self.partitions.values(), *self.topics.values(), self.rest}
         if self.group or any(place == LATEST or isinstance(place, Ago) for place in places):
             return False
         if offsets is None:

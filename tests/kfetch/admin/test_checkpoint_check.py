@@ -193,6 +193,8 @@ def test_a_source_without_an_offset_of_the_connector(
 
     assert [True] == [one.sentence.endswith(f"={option}") for one in check.findings]
     assert not checked(kafka, tmp_path, startingOffsets=option)[0].findings
+    later_at_the_end = '{"t":{"0":2},"*":"latest"}'
+    assert checked(kafka, tmp_path, startingOffsets=later_at_the_end)[0].findings
 
 
 def test_a_subscription_shows_new_partitions(kafka: LittleKafka, tmp_path: Path) -> None:

@@ -284,12 +284,18 @@ def test_security_options_need_their_protocol(protocol: str | None, names: tuple
         (Bound(rest=LATEST), 0, False),
         (Bound(topics={"t": 5}), 5, True),
         (Bound(topics={"t": 5}), 0, False),
-        (Bound(topics={"t": 5, "u": LATEST}), 5, False),
+        (Bound(topics={"t": 5, "u": LATEST}), 5, True),
+        (Bound(topics={"t": 5, "u": LATEST}), None, False),
+        (Bound(topics={"t": LATEST, "u": 5}), 5, False),
+        (Bound(topics={"t": 5}, rest=Ago(5), by_time=True), 0, True),
+        (Bound(partitions={TopicPartition("t", 0): LATEST}, rest=5, by_time=True), 0, False),
         (Bound(partitions={TopicPartition("t", 0): Ago(5)}, by_time=True), 0, False),
         (Bound(rest=5, by_time=True), 0, True),
         (Bound(rest=5, by_time=True), 5, False),
-        (Bound(rest=5, by_time=True, no_match=LATEST), 0, False),
+        (Bound(rest=5, by_time=True, no_match=LATEST), 0, True),
+        (Bound(rest=5, by_time=True, no_match=LATEST), 5, False),
         (Bound(group="g"), 0, False),
+        (Bound(group="g"), None, False),
         (Bound(topics={"t": 5}), None, True),
         (Bound(topics={"t": 5}, rest=EARLIEST), None, False),
         (Bound(rest=EARLIEST), None, False),
@@ -299,6 +305,7 @@ def test_security_options_need_their_protocol(protocol: str | None, names: tuple
 )
 def test_some_bounds_move(bound: Bound, offset: int | None, expected: bool) -> None:
     """The log end, a relative time and a group may give other offsets later. So may the log start
-    and a fixed time, unless they give offset 0. If nobody knows what they gave (None), they may."""
+    and a fixed time, unless they give offset 0. If nobody knows what they gave (None), they may.
+    The places of other partitions do not matter."""
     offsets = None if offset is None else {TopicPartition("t", 0): offset}
     assert expected == bound.always_gives(offsets)
