@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from uuid import UUID
 
+from kfetch import losses
 from kfetch.errors import BrokerError, ConnectionLost, NoSuchPartition
 from kfetch.model import NO_EPOCH, READ_UNCOMMITTED, ClusterView, Leader, TopicPartition
 from kfetch.offsets import Position
@@ -95,6 +96,29 @@ class OffsetLookup:
             time.sleep(_STALE_PAUSE_S)
             view = self.completed(self.cluster_view(), partitions, {})
         return view
+
+    def other_topics(
+        self, partitions: Collection[TopicPartition], topic_ids: Mapping[str, UUID]
+    ) -> set[TopicPartition]:
+        """Returns the partitions that brokers do not name any more in a topic of its known id.
+
+        One broker's metadata may be old. So several are asked, until they agree, for
+        ``losses.GONE_AFTER_S`` at most. After that, the answer of one that knows the id counts.
+        """
+        if not partitions:
+            return set()
+        names = {tp.topic for tp in partitions}
+        pauses, until = (
+            RetryPauses.of(self._options.network),
+            time.monotonic() + losses.GONE_AFTER_S,
+        )
+        while True:
+            deadline = time.monotonic() + self._options.network.request_timeout_s
+            views = [self.cluster_view(), *self._cluster.views(names, deadline)]
+            known = [{tp for tp in partitions if view.has(tp, topic_ids)} for view in views]
+            if all(one == known[0] for one in known) or time.monotonic() >= until:
+                return set(partitions).difference(*known)
+            time.sleep(pauses.next_pause_s())
 
     def completed(
         self,

@@ -89,7 +89,8 @@ class PositionCheck:
         """Returns these ends, or the start where an end lies below it: then nothing is to read.
 
         A log that still ends below the start after a few look-ups is a loss. Then the result has
-        its end.
+        its end. It is none if the leader answers for a topic that was created again since the
+        metadata: leaders are asked by name.
         """
         for tries in range(1 + _STALE_TRIES):
             low = _below_start(log_ends, start)
@@ -98,10 +99,12 @@ class PositionCheck:
             time.sleep(_STALE_PAUSE_S if tries else 0.0)
             reachable = self._reachable_ends(low, start, newest_leaders=tries > 0)
             log_ends = {tp: end for tp, end in log_ends.items() if tp not in low} | reachable
-        for tp in _below_start(log_ends, start):
+        low = _below_start(log_ends, start)
+        others = self.lookup.other_topics(low, self.state.topic_ids)
+        for tp in set(low) - others:
             read = ReadPosition(tp, *start.positions[tp])
             self._is_lost(read, LogAnswer(log_end=log_ends[tp].offset))
-        return log_ends
+        return log_ends | {tp: start.positions[tp] for tp in others}
 
     def new_partition_starts(
         self, partitions: Collection[TopicPartition]
@@ -204,10 +207,7 @@ class PositionCheck:
             for tp, end in epoch_ends.items()
             if end is not None and end.end_offset < positions[tp].offset
         ]
-        if not short:
-            return epoch_ends
-        view, known = self.lookup.view_including(short), self.state.topic_ids
-        others = {tp for tp in short if not view.has(tp, known)}
+        others = self.lookup.other_topics(short, self.state.topic_ids)
         return {tp: end for tp, end in epoch_ends.items() if tp not in others}
 
     def _diverging(

@@ -54,9 +54,9 @@ def both(kafka: LittleKafka, fail: str) -> Driver:
     return query(kafka, subscribePattern=".", failOnDataLoss=fail, **ALWAYS)
 
 
-def batches(reader: Reader) -> None:
+def batches(reader: Reader, count: int = 3) -> None:
     """Plan and read micro-batches until the driver has looked at the metadata again."""
-    for _ in range(3):
+    for _ in range(count):
         reader.batch()
 
 
@@ -179,3 +179,45 @@ def test_created_again_while_asked(
     monkeypatch.setattr(OffsetLookup, "epoch_ends", late)
     with pytest.raises(kind):
         batches(reader)
+
+
+@pytest.mark.parametrize("behind", [1, 2])
+@pytest.mark.parametrize("available_now", [False, True])
+@pytest.mark.parametrize("question", ["epoch_ends", "log_ends"])
+def test_a_broker_that_still_names_the_old_topic(
+    kafka: LittleKafka,
+    monkeypatch: pytest.MonkeyPatch,
+    question: str,
+    available_now: bool,
+    behind: int,
+) -> None:
+    """The leader has the new topic, and the other broker's metadata is some seconds old.
+
+    That is no truncation either: the driver waits until the brokers agree.
+    """
+    monkeypatch.setattr(losses, "GONE_AFTER_S", 10.0)
+    reader = Reader(kafka, query(kafka, **ALWAYS))
+    reader.batch()
+    outdated = dict(kafka.topics)
+    honest = getattr(OffsetLookup, question)
+    lagging = 3
+
+    def old(request: object) -> object:
+        nonlocal lagging
+        lagging -= 1
+        if lagging >= 0:
+            return kafka.answer_with(outdated, kafka.metadata, request)
+        return kafka.metadata(request)
+
+    def late(lookup: OffsetLookup, *arguments: Any) -> Any:
+        if kafka.topics["t"] is outdated["t"]:
+            recreated(kafka)
+            kafka.nodes[behind].always(MetadataRequest, old)
+        return honest(lookup, *arguments)
+
+    reader.driver = query(kafka, **ALWAYS)
+    if available_now:
+        reader.driver.prepare_available_now()
+    monkeypatch.setattr(OffsetLookup, question, late)
+    with pytest.raises(TopicRecreated):
+        batches(reader, 9)
