@@ -66,8 +66,9 @@ def _update(session: Session, plan: FetchPlan) -> None:
 class Broker:
     """Topics, logs that are only lengths, and the session cache.
 
-    ``room``: how many partitions a full reply names at most. Kafka names all of them. franz-go's
-    kfake omits those that come after the reply's limit of bytes, and its session has them.
+    ``room``: how many partitions a reply names at most. Kafka names all of them. franz-go's kfake
+    omits those that come after the reply's limit of bytes. Its session has them already, and tells
+    of them later.
     """
 
     def __init__(self, slots: int = 1000, *, room: int | None = None) -> None:
@@ -131,6 +132,8 @@ class Broker:
             return _response({}, session.id, throttle_ms)
         changed = {}
         for key, read in self._read(session).items():
+            if len(changed) == self.room:
+                break
             cached = session.partitions[key]
             if read.error or read.records or read.high_watermark != cached.high_watermark:
                 changed[key] = read

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 
 from kfetch.model import NO_TOPIC_ID, FetchPosition, TopicPartition
 from kfetch.session.metadata import EPOCH_MAX, FetchMetadata
+from kfetch.session.partitions import reply_key
 from kfetch.session.plan import FetchPlan
 from kfetch.session.session import FetchSession
 from kfetch.session.transitions import RequestKind, SessionEvent, SessionState
@@ -239,7 +240,8 @@ class ClientAndBroker(RuleBasedStateMachine):
     def check_nothing_missed(self, plan: FetchPlan, replied: set[TopicPartition]) -> None:
         """A partition that the broker left out has the high watermark that we know.
 
-        A full reply may omit others. The next request names them.
+        A full reply may omit others. The next request names them. A reply of a session may, too:
+        the broker has got their positions (``both_sides_agree``), and tells of them later.
         """
         assert self.response is not None
         if self.response.reply.throttle_ms or self.broker.served is None:
@@ -249,7 +251,16 @@ class ClientAndBroker(RuleBasedStateMachine):
         assert omitted <= set(self.client.plan({}).send)
 
         for tp in set(self.client.partitions) - replied - omitted:
-            assert self.ends_when_served[tp] == self.ends.get(tp), tp
+            assert self.ends_when_served[tp] == self.ends.get(tp) or self.is_owed(tp), tp
+
+    def is_owed(self, tp: TopicPartition) -> bool:
+        """Whether a later reply has a partition for which this one had no room."""
+        session = self.broker.cache.find(self.client.metadata.session_id)
+        if self.broker.room is None or session is None:  # a new session tells everything
+            return self.broker.room is not None
+        topic_id = self.client.partitions[tp].topic_id
+        cached = session.partitions[reply_key(tp, topic_id, session.by_id)]
+        return cached.high_watermark != self.ends_when_served[tp]
 
     @rule()
     @precondition(lambda self: self.flight is None and self.client.state is not SessionState.NONE)

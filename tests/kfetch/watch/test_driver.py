@@ -9,6 +9,7 @@ import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from kfetch.errors import LogTruncated
 from kfetch.model import TopicPartition
 from kfetch.offsets import Position
 from kfetch.watch.driver import Driver
@@ -107,6 +108,20 @@ def test_what_a_full_reply_omits_is_no_log_end(kafka: LittleKafka, driver: Drive
     poll()
 
     assert Position(1, 0) == watch.state.log_end(T1)
+
+
+def test_a_cut_log_that_an_incremental_reply_omits(kafka: LittleKafka, driver: Driver) -> None:
+    """An election cuts a log, and the new leader's session has no room for its partition, as with
+    kfake. That looks like a confirmed log end. The positions' epochs show the loss all the same."""
+    start = logged(driver.initial_offsets())
+    start = logged(driver.next_end(start, None))
+    kafka.omits = True
+    kafka.log(T0).append(b"d")
+    kafka.log(T1).truncate(0)
+    kafka.elect(T1, 1)
+    driver._watch.update_metadata(driver._lookup.cluster_view(), [T0, T1])
+    with pytest.raises(LogTruncated, match="t-1 was truncated at offset 0"):
+        driver.next_end(start, None)
 
 
 def test_positions_carry_their_epoch(kafka: LittleKafka, driver: Driver) -> None:

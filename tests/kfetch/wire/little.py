@@ -65,7 +65,7 @@ class LittleKafka:
         """The codes of what the user may do with topics (KIP-430). Without: it is not told."""
         self.hints = True
         self.omits = False
-        """Whether a full reply omits the partitions behind its limit of bytes, as kfake does."""
+        """Whether a reply omits the partitions behind its limit of bytes, as kfake does."""
         self.cluster_id = "little"
         self.lock = threading.RLock()
         self._ids = count(1)
@@ -278,7 +278,7 @@ class LittleKafka:
         changed = {}
         size = 0
         for key in list(session.partitions):
-            if full and self.omits and size >= request.max_bytes:
+            if self.omits and size >= request.max_bytes:
                 continue
             reply = self.fetch_one(node, key, session.partitions[key], version)
             if size >= request.max_bytes:  # the first batch is sent whatever its size (KIP-74)
