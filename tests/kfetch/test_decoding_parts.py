@@ -82,7 +82,11 @@ def rows(batches: Sequence[pa.RecordBatch | None]) -> list[dict[str, object]]:
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Batches of any codec, of two transactional producers and of none, with markers and gaps."""
+    """Batches of any codec, of two transactional producers and of none, with markers and gaps.
+
+    A faulty producer may repeat an offset, or give its records other orders. Kafka checks that of
+    compressed batches only.
+    """
     out, offset = b"", draw(st.integers(0, 3))
     for _ in range(draw(st.integers(0, 12))):
         producer = draw(st.sampled_from([-1, 1, 2]))
@@ -93,9 +97,11 @@ def logs(draw: st.DrawFn) -> bytes:
             offset += 1
             continue
         count = draw(st.integers(1, 4))
+        deltas = draw(st.just(range(count)) | st.lists(st.integers(0, count - 1), max_size=6))
         out += batch(
-            *[record(i, b"x" * draw(st.integers(0, 3000))) for i in range(count)],
+            *[record(i, b"x" * draw(st.integers(0, 3000))) for i in deltas],
             base=offset,
+            last_delta=count - 1,
             codec=draw(st.sampled_from(list(CODECS))),
             producer=producer,
             attributes=TRANSACTIONAL if producer > 0 else 0,
@@ -147,6 +153,21 @@ def test_the_rest_begins_at_any_row(slices: list[Slice], choice: int, part_bytes
         rest = slices_from(slices, row, parse(OPTIONS), Memory(part_bytes))
 
         assert whole[row:] == rows([decode(rest)])
+
+
+@pytest.mark.usefixtures("implementation")
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_offsets_that_a_batch_repeats(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with Kafka's own consumer, the first record of an offset counts, and no earlier offset
+    follows. So a batch of many such records has no more rows than offsets, in parts or whole."""
+    monkeypatch.setattr(memories, "ROWS_BYTES_MAX", 1000)
+    deltas = [0, 0, 5, 3, 5, 6] + [7] * 300
+    values = [record(delta, b"%d" % n) for n, delta in enumerate(deltas)]
+    slices = [make_slice(batch(*values, codec=codec))]
+    for memory in (Memory(), Memory(100)):
+        found = [(row["offset"], row["value"]) for row in rows(parts(slices, memory))]
+
+        assert [(0, b"0"), (5, b"2"), (6, b"5"), (7, b"6")] == found
 
 
 @pytest.mark.usefixtures("implementation")

@@ -196,7 +196,10 @@ def fill_rows(  # noqa: C901, PLR0915
                 totals[FAULT_RECORD] = record
                 return time_delta
             offset += base
-            if offset < start or offset >= end:
+            if offset < start:
+                continue
+            start = offset + 1  # as in Kafka's consumer, no offset comes twice, or later
+            if offset >= end:
                 continue
             time, in_range = _time(section, time_delta)
             if not in_range:

@@ -103,16 +103,18 @@ def _data_bytes(row: _Row, names: Sequence[str]) -> int:
 def _rows(section: Section) -> Iterator[_Row]:
     cursor = Cursor(section.data, section.tp, section.header.base_offset)
     for cursor.record in range(section.header.record_count):
-        row = _record(cursor, section)
+        offset, row = _record(cursor, section)
         if row is not None:
             yield row
+        # No offset comes twice, or later.
+        section = section._replace(start=max(section.start, offset + 1))
     if cursor.at != len(section.data):
         cursor.record = section.header.record_count
         raise cursor.fail(Fault.LEFTOVER)
 
 
-def _record(cursor: Cursor, section: Section) -> _Row | None:
-    """Returns the next record, or None if its offset is out of range."""
+def _record(cursor: Cursor, section: Section) -> tuple[int, _Row | None]:
+    """Returns the offset of the next record, and its row, or None if that is out of range."""
     header = section.header
     cursor.enter_record()
     cursor.byte()  # attributes: no bit has a meaning yet
@@ -126,13 +128,13 @@ def _record(cursor: Cursor, section: Section) -> _Row | None:
     cursor.leave_record()
     offset = header.base_offset + offset_delta
     if not section.start <= offset < section.end:
-        return None
+        return offset, None
     timestamp = header.base_timestamp + timestamp_delta
     if section.timestamp_type == LOG_APPEND:
         timestamp = header.max_timestamp
     if abs(timestamp) > MILLISECONDS_MAX:
         raise malformed_timestamp(section.tp, offset, timestamp)
-    return _Row(
+    return offset, _Row(
         key,
         value,
         *section.tp,
