@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kfetch.admin import statistics
 from kfetch.errors import LeaseLost
 from kfetch.storage.permission import granting
 from kfetch_jobs.checkpoints import backup
@@ -78,8 +77,6 @@ def run(job: Job, report: ReportBatch, term: TermFile | None = None) -> RunResul
         backup.check_no_interrupted_move(job)
         compared = check_origin(job)
         check_replay(job)
-        for directory in job.statistics:
-            statistics.remove_old(Path(directory))
         with session(
             job.spark,
             name=job.name,

@@ -13,7 +13,7 @@ Other modules of kfetch may change without notice.
     samples     a topic's newest records, and the schema that their JSON has
     registry_samples  the columns that a schema registry gives a topic
     explanations  the page of each error
-    statistics  totals from the files in ``kfetch.statsDirectory``; removing old ones
+    statistics  totals from the files in ``kfetch.statsDirectory``
     decoder     shows whether the record decoder is compiled, and compiles it
     bytecode    adds bytecode to Spark's ``pyspark.zip``
 

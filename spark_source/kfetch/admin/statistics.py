@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kfetch.fetch.stats import FetchStats
-from kfetch.fetch.totals import read_stats, remove_old_stats
+from kfetch.fetch.totals import read_stats
 
 
 def totals(directory: Path) -> FetchStats:
@@ -15,11 +15,3 @@ def totals(directory: Path) -> FetchStats:
     can't be read.
     """
     return read_stats(directory)
-
-
-def remove_old(directory: Path) -> None:
-    """Remove the files of ``directory`` that nobody has changed for a day, and those of drivers.
-
-    Other files of the directory stay. So does a file that can't be removed.
-    """
-    remove_old_stats(directory)

@@ -6,7 +6,8 @@ own document, ``driver/<query>-<number>.json``: its data losses, and the cost of
 
     {"losses": {"LogTruncated": 1}, "watch": {"full_requests": 1, "incremental_requests": 41, …}}
 
-Nothing else writes these files. A run of a job removes old ones at its start.
+Nothing else writes these files. The first write of a process removes those of a day before, so a
+run that never ends has a limit, too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Totals:
 
 def write_stats(directory: str, query: str, stats: FetchStats) -> None:
     """Replace this process's file for a query with its fetch statistics."""
-    write(_file(Path(directory), query), asdict(stats))
+    _write_own(Path(directory), query, asdict(stats))
 
 
 def own_stats(directory: str, query: str) -> FetchStats:
@@ -96,19 +97,25 @@ def write_driver_stats(
     directory: str, query: str, watch: FetchStats, losses: Mapping[str, int]
 ) -> None:
     """Replace the document of a query's driver: the cost of its watch, and its data losses."""
-    file = _file(Path(directory) / "driver", query)
-    write(file, {"losses": dict(losses), "watch": asdict(watch)})
+    document = {"losses": dict(losses), "watch": asdict(watch)}
+    _write_own(Path(directory) / "driver", query, document)
 
 
-def remove_old_stats(directory: Path) -> None:
-    """Remove the files of a directory that nobody has changed for a day, and those of drivers.
+def _write_own(directory: Path, query: str, document: Mapping[str, object]) -> None:
+    file = _file(directory, query)
+    if not file.exists():
+        _remove_old(directory)
+    write(file, document)
+
+
+def _remove_old(directory: Path) -> None:
+    """Remove the files of statistics that nobody has changed for a day.
 
     Other files of the directory stay. So does a file that can't be removed.
     """
     old_s = time.time() - _KEPT_S
-    for folder in (directory, directory / "driver"):
-        with suppress(OSError), os.scandir(folder) as entries:
-            for entry in filter(lambda one: _NAME.fullmatch(one.name), entries):
-                with suppress(OSError):
-                    if entry.stat().st_mtime < old_s:
-                        os.unlink(entry)
+    with suppress(OSError):
+        for path in directory.iterdir():
+            with suppress(OSError):
+                if _NAME.fullmatch(path.name) and path.stat().st_mtime < old_s:
+                    path.unlink()

@@ -15,7 +15,7 @@ import pytest
 
 from kfetch.fetch import totals
 from kfetch.fetch.stats import FetchStats
-from kfetch.fetch.totals import read_stats, remove_old_stats, write_driver_stats, write_stats
+from kfetch.fetch.totals import read_stats, write_driver_stats, write_stats
 from tests.kfetch.fetch.helpers import T0, T1, part, query, rows
 from tests.kfetch.wire.little import LittleKafka
 
@@ -81,8 +81,11 @@ def test_stats_make_their_directory(tmp_path: Path) -> None:
 
 def test_old_stats_go(tmp_path: Path) -> None:
     """Files of readers and drivers go when nobody has changed them for a day. So do the drafts of
-    killed processes. Other files stay: the directory may be the user's own."""
-    new, old = uuid4().hex, uuid4().hex
+    killed processes. Other files stay: the directory may be the user's own.
+
+    The first write of a process removes them. So a run that never ends has a limit, too.
+    """
+    new, old, late = uuid4().hex, uuid4().hex, uuid4().hex
     for name in (new, old):
         write_stats(str(tmp_path), name, FetchStats())
         write_driver_stats(str(tmp_path), name, FetchStats(), {})
@@ -94,19 +97,26 @@ def test_old_stats_go(tmp_path: Path) -> None:
     for path in tmp_path.rglob("*"):
         if not path.name.startswith(new):
             os.utime(path, (time.time() - 90_000,) * 2)
-    remove_old_stats(tmp_path)
+    for _ in range(2):
+        write_stats(str(tmp_path), late, FetchStats())
+        write_driver_stats(str(tmp_path), late, FetchStats(), {})
 
     left = {path.name for path in tmp_path.iterdir()}
-    (mine,) = (path.name for path in (tmp_path / "driver").iterdir())
-    assert mine.startswith(f"{new}-")
-    assert {mine, f"{new}-1.123.tmp", "driver", f"{old}-2.json", *names} == left
+    mine = {path.name for path in (tmp_path / "driver").iterdir()}
+    assert {late, new} == {name.split("-")[0] for name in mine}
+    assert {*mine, f"{new}-1.123.tmp", "driver", f"{old}-2.json", *names} == left
 
 
-def test_no_stats_to_remove(tmp_path: Path) -> None:
-    """A directory that is missing is no error, and neither is a file in its place."""
-    remove_old_stats(tmp_path / "missing")
-    (tmp_path / "file").touch()
-    remove_old_stats(tmp_path / "file")
+def test_later_writes_look_at_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that writes after each read looks through the directory once."""
+    write_stats(str(tmp_path), "q", FetchStats())
+    with monkeypatch.context() as patch:
+        patch.delattr(Path, "iterdir")
+        write_stats(str(tmp_path), "q", FetchStats(records=1))
+
+    assert 1 == read_stats(tmp_path).records
 
 
 def test_stats_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
