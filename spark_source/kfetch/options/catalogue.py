@@ -137,6 +137,12 @@ def lookup(name: str) -> Option | None:
     return _BY_NAME.get(lowered) or (_BY_NAME[family + "*"] if family else None)
 
 
+def is_for_streams(name: str) -> bool:
+    """Returns whether a batch read ignores an option and its value."""
+    row = lookup(name)
+    return row is not None and row.streams_only
+
+
 def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]:
     """Returns the names of options that have no effect in a stream, or in a batch read.
 
@@ -151,7 +157,7 @@ def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]
             raise _unusable(name, row)
         if row.treatment is Treatment.BATCH and not batch:
             raise _not_supported(row.name, _IN_STREAMS[row.name])
-        if row.treatment is Treatment.IGNORED or (batch and row.streams_only):
+        if row.treatment is Treatment.IGNORED or (batch and is_for_streams(name)):
             ignored.append(name.lower() if row.name.endswith("*") else row.name)
     return tuple(ignored)
 
@@ -167,7 +173,7 @@ def unused_names(names: Iterable[str], chosen: SecurityOptions) -> tuple[str, ..
 def no_effect(name: str) -> str:
     """Returns the warning for an option of ``SourceOptions.ignored``."""
     row = lookup(name)
-    if row and row.streams_only:
+    if is_for_streams(name):
         return f"{name} option ignored in batch queries"
     if name in _ZONES:
         return f"option {name} has no effect: {_ZONES[name]} has no TIMESTAMP"
