@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kfetch.delta.columns import TableColumn, mistake, parse_column, value_of
 from kfetch.delta.types import TableField, type_text
+from kfetch.records.java_text import java_text
 
 _COLUMN_TYPES = {"string", "byte", "short", "integer", "long", "date", "boolean"}
 """The types of columns that may be partition columns."""
@@ -127,7 +128,7 @@ def _texts(values: Any) -> list[str | None]:
     """Returns values as Delta's log has them. An empty text counts as null there."""
     if pa.types.is_string(values.type):  # it may be no UTF-8, and Spark replaces such bytes, too
         texts = values.cast(pa.binary()).to_pylist()
-        return [text.decode(errors="replace") if text else None for text in texts]
+        return [java_text(text) if text else None for text in texts]
     if pa.types.is_date(values.type):  # Python's dates end with the year 9999
         return [_day_text(day) for day in values.cast(pa.int32()).to_pylist()]
     return [_text(value) for value in values.to_pylist()]
