@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from kfetch.errors import KfetchError
 from kfetch.storage.locations import local_path
@@ -19,8 +21,8 @@ from kfetch_jobs.util.files import read_json
 
 ANEW = "give the job a new one, and set sink.repeatRows: true if the job has run before"
 """How a job starts without its checkpoint. See ``fresh_start``."""
-_COMMITS_MAX = 100
-"""How many of a table's last commits are searched."""
+_CHECKPOINT = re.compile(r"[0-9]{20}\.checkpoint\..*(parquet|json)")
+_COMMIT = re.compile(r"[0-9]{20}\.json")
 
 
 def local_directory(job: Job) -> Path | None:
@@ -137,15 +139,19 @@ def has_log(table: Path) -> bool:
 
 
 def queries_of(table: StoredPath) -> set[str]:
-    """Returns the ids of the queries that a table's last commits name; none without a table.
+    """Returns the ids of the queries that have written to a table; none without a table.
 
-    Delta notes the id with each micro-batch, so that it can skip a repeated one. Raises OSError if
-    a store fails.
+    Delta notes the id with each micro-batch, so that it can skip a repeated one. The log's last
+    checkpoint has all of them. Raises OSError if a store fails.
     """
     log, names = table / "_delta_log", list[str]()
     with _absences(table):
-        names = sorted(file.name for file in log.iterdir() if file.name.endswith(".json"))
-    return {query for name in names[-_COMMITS_MAX:] for query in _queries(log / name)}
+        names = sorted(file.name for file in log.iterdir())
+    checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
+    version = checkpoints[-1].partition(".")[0] if checkpoints else ""
+    files = [name for name in checkpoints if name.startswith(version)]
+    files += [name for name in names if _COMMIT.fullmatch(name) and name > version]
+    return {query for name in files for query in _queries(log / name)}
 
 
 def _absences(path: StoredPath) -> suppress:
@@ -153,9 +159,24 @@ def _absences(path: StoredPath) -> suppress:
     return suppress(OSError if isinstance(path, Path) else FileNotFoundError)
 
 
-def _queries(commit: StoredPath) -> Iterator[str]:
-    with _absences(commit):
-        for line in commit.read_bytes().splitlines():
+def _queries(file: StoredPath) -> Iterator[str]:
+    """Yields the ids in a commit or a checkpoint."""
+    with _absences(file):
+        if file.name.endswith(".parquet"):
+            yield from _queries_of_parquet(file)
+            return
+        for line in file.read_bytes().splitlines():
             if b'"txn"' in line:
                 with suppress(ValueError, KeyError, TypeError):
                     yield str(json.loads(line)["txn"]["appId"])
+
+
+def _queries_of_parquet(checkpoint: StoredPath) -> Iterator[str]:
+    # Imported here: most processes need no checkpoint, and this takes time and memory.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    is_local = isinstance(checkpoint, Path)
+    source: Any = checkpoint if is_local else pa.BufferReader(checkpoint.read_bytes())
+    for column in pq.read_table(source, columns=["txn.appId"]).flatten().columns:
+        yield from map(str, column.drop_null().unique().to_pylist())

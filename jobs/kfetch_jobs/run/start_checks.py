@@ -110,7 +110,7 @@ def check_new_query(spark: SparkSession, job: Job) -> None:
 
 
 def _queries(spark: SparkSession, job: Job, table: TableLocation) -> Collection[str]:
-    """Returns the ids of the queries that have written to a table. Without Delta: of late."""
+    """Returns the ids of the queries that have written to a table."""
     if needs_delta(job):
         return last_batches(existing_table(spark, table))
     place = stored_path(str(table.path), job.spark)

@@ -150,6 +150,25 @@ def test_jobs_in_a_store(project: Path, store: Store, monkeypatch: pytest.Monkey
         names(job, store.settings | {"spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9"})
 
 
+@pytest.mark.parametrize("behind", [0, 1])
+def test_queries_of_a_long_log(tmp_path: Path, behind: int) -> None:
+    """Each query that has written to a table is known from the table's last checkpoint, also if
+    thousands of commits lie behind, or if Delta has removed the old ones. So a job that starts anew
+    finds out that it has run before."""
+    log = TableLog(tmp_path / "t", [field("offset")], [])
+    log.open(merge_schema=False)
+    for number in range(4):
+        (tmp_path / "t" / f"f{number}").write_bytes(b"1")
+        file = WrittenFile(path=f"f{number}", size=1, rows=1, partitions={}, statistics="{}")
+        assert log.commit(f"q{number}", 0, [file], lambda: None)
+        if number == 3 - behind:
+            DeltaTable(str(tmp_path / "t")).create_checkpoint()
+    for number in range(3):
+        (tmp_path / f"t/_delta_log/{number:020}.json").unlink()
+
+    assert {"q0", "q1", "q2", "q3"} == queries_of(tmp_path / "t")
+
+
 @pytest.mark.allow_hosts(["127.0.0.1"])
 def test_what_a_run_asks_a_store(project: Path, store: Store) -> None:
     """Which queries have written to a table, and whether dead letters are half-written. Spark needs
