@@ -55,7 +55,7 @@ class PositionCheck:
     """The leader epoch of the last check, and the position that was valid under it."""
     _unknown_epochs: set[tuple[TopicPartition, int]] = field(default_factory=set)
     """The epochs that no broker knows, after their warning."""
-    _reported: dict[TopicPartition, tuple[type[DataLoss], str]] = field(default_factory=dict)
+    _reported: dict[TopicPartition, tuple[type[DataLoss], str, UUID]] = field(default_factory=dict)
     loss_counts: Counter[str] = field(default_factory=Counter)
     """Number of losses by class name. Each loss counts once, though checks find it again."""
 
@@ -159,10 +159,11 @@ class PositionCheck:
             topic_id=self.state.topic_ids.get(tp.topic, NO_TOPIC_ID),
             log_start=self.state.log_start(tp).offset if exists and self.state.leader(tp) else 0,
         )
-        loss = find_loss(ReadPosition(tp, *position, topic_id=topic_id), answer)
+        read = ReadPosition(tp, *position, topic_id=topic_id)
+        loss = find_loss(read, answer)
         if loss is None:
             return position
-        self._report(tp, loss)
+        self._report(read, loss)
         if not exists:
             return None
         if isinstance(loss, TopicRecreated):  # the new topic's first records may have expired
@@ -243,14 +244,17 @@ class PositionCheck:
         """Returns whether the log no longer has the position. Raises or reports the loss."""
         loss = find_loss(position, answer)
         if loss is not None:
-            self._report(position.tp, loss)
+            self._report(position, loss)
         return loss is not None
 
-    def _report(self, tp: TopicPartition, loss: DataLoss) -> None:
-        """Raise or report a loss. Planning the same micro-batch again does not repeat a report."""
-        seen = type(loss), loss.message
-        if self._reported.get(tp) != seen:
-            self._reported[tp] = seen
+    def _report(self, position: ReadPosition, loss: DataLoss) -> None:
+        """Raise or report a loss. Planning the same micro-batch again does not repeat a report.
+
+        A topic that is created again may lose the same offset once more, under another id.
+        """
+        seen = type(loss), loss.message, position.topic_id
+        if self._reported.get(position.tp) != seen:
+            self._reported[position.tp] = seen
             self.loss_counts[type(loss).__name__] += 1
             if not self.fail:
                 self.on_loss(loss)

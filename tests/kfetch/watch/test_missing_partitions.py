@@ -429,3 +429,14 @@ def _planned(reader: Reader) -> tuple[Offsets, Offsets]:
 
 def _lenient(kafka: LittleKafka) -> Driver:
     return query(kafka, subscribePattern="^[tu]", failOnDataLoss="false", **ALWAYS)
+
+
+def test_each_loss_of_a_topic_that_returns_counts(kafka: LittleKafka) -> None:
+    """A topic that is made anew each day, with as many records as before, is lost each time."""
+    reader = _at_the_end_of_two_topics(kafka)
+    for day in (1, 2, 3):
+        del kafka.topics["t"]
+        reader.finish()
+        assert 2 * day == loss_counts(reader.driver)["PartitionGone"]
+        fill(kafka)
+        reader.finish()
