@@ -147,7 +147,7 @@ class SplitReader:
                 until = min(self._deadline, self._lookup_at)
                 yield from self._handle(self._source.next(until, self._deadline))
                 self._look_up_leaders()
-                if time.monotonic() >= self._deadline:
+                if self._unfinished and time.monotonic() >= self._deadline:
                     self._extend_deadline()
         except KfetchError:
             for progress in self._unfinished.values():  # a retry reads from leaders

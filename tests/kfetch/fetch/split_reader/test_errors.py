@@ -17,10 +17,13 @@ from kfetch.errors import (
     ReadStalled,
     WireError,
 )
+from kfetch.fetch.arrivals import PartitionFailed
 from kfetch.fetch.progress import RangeProgress
 from kfetch.fetch.split_reader import SplitReader
 from kfetch.fetch.totals import Totals
+from kfetch.session.replies import PartitionReply
 from kfetch.wire import probes
+from kfetch.wire.messages import ListedOffset
 from kfetch.wire.retry import RetryPauses
 from tests.kfetch.fetch.helpers import T0, T1, by_partition, expected, part, query, rows
 from tests.kfetch.wire.little import LittleKafka
@@ -186,6 +189,42 @@ def test_a_sibling_that_waits_gives_ten_timeouts_at_most(kafka: LittleKafka) -> 
     with pytest.raises(ReadStalled, match=r"memory \(kfetch.agent.memory\) or another reader"):
         list(reader.deliveries())
     assert time.monotonic() - began >= 0.3
+
+
+def test_the_last_range_that_is_lost_at_the_deadline(kafka: LittleKafka) -> None:
+    """With failOnDataLoss=false, a read is over when its last range is lost. It has no range then
+    that could be late."""
+    options = query(kafka, kafkaConsumer__pollTimeoutMs="30", failOnDataLoss="false").options
+    expired = ListedOffset(error=0, offset=9, leader_epoch=0)
+    cluster: Any = SimpleNamespace(offsets=lambda asked, *_, **__: dict.fromkeys(asked, expired))
+    no_replicas: Any = SimpleNamespace(place=lambda _: None, return_to_leader=lambda _: None)
+    nobody: Any = None
+    reply = PartitionReply(
+        key=("t", 0),
+        error=1,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        diverging=None,
+        leader=None,
+        aborted=(),
+        preferred_read_replica=-1,
+        records=memoryview(b""),
+    )
+
+    class Late(_Silent):
+        def add(self, ranges: Any) -> None:
+            self.ranges = ranges
+
+        def next(self, until: float, deadline: float) -> list[Any]:
+            super().next(until, deadline)
+            return [PartitionFailed(progress=self.ranges[0], partition=reply, reply=nobody)]
+
+    source: Any = Late()
+    ranges = [part(kafka, T0, 0, 6)]
+    reader = SplitReader(ranges, options, cluster, source, Totals(), nobody, no_replicas)
+
+    assert [] == list(reader.deliveries())
 
 
 def test_a_wrong_listener_is_the_first_cause(kafka: LittleKafka) -> None:
