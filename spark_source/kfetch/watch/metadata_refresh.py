@@ -121,5 +121,5 @@ class MetadataRefresh:
         self, partitions: list[TopicPartition], leaders: Mapping[TopicPartition, Leader | None]
     ) -> None:
         log_starts = self._lookup.log_starts(partitions)
-        log_ends = self._lookup.log_ends(partitions)
+        log_ends = self._lookup.log_ends(log_starts)  # one that was gone is new the next time
         self._watch.watch_from(log_ends, leaders, log_starts)

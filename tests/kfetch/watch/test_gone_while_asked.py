@@ -15,8 +15,9 @@ from kfetch.spark.options import parse
 from kfetch.watch.batch_planning import plan_batch
 from kfetch.watch.driver import Driver
 from kfetch.watch.lookups import OffsetLookup
+from kfetch.watch.watch import Watch
 from tests.kfetch.watch.damage import Damage, Reader, deleted, recreated
-from tests.kfetch.watch.helpers import ALWAYS, T0, U0, at, query
+from tests.kfetch.watch.helpers import ALWAYS, T0, U0, HandWatch, at, query
 from tests.kfetch.wire.little import LittleKafka
 
 QUESTIONS = ("epoch_ends", "log_starts", "log_ends")
@@ -221,3 +222,30 @@ def test_a_broker_that_still_names_the_old_topic(
     monkeypatch.setattr(OffsetLookup, question, late)
     with pytest.raises(TopicRecreated):
         batches(reader, 9)
+
+
+def test_a_new_topic_that_one_question_does_not_find(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new topic that is gone for the question about log starts, and back for the one about log
+    ends, is read from its beginning. It has no position before offset 0."""
+    reader = Reader(kafka, both(kafka, "true"))
+    honest = OffsetLookup.log_starts
+
+    def late(lookup: OffsetLookup, *arguments: Any) -> Any:
+        monkeypatch.setattr(OffsetLookup, "log_starts", honest)
+        topic = kafka.topics.pop("u")
+        answer = honest(lookup, *arguments)
+        kafka.topics["u"] = topic
+        return answer
+
+    kafka.create("u")
+    kafka.log(U0).append(b"u", b"v")
+    monkeypatch.setattr(OffsetLookup, "log_starts", late)
+    monkeypatch.setattr(HandWatch, "take_changed", Watch.take_changed)  # no reply comes meanwhile
+    starts = {}
+    for _ in range(3):
+        reader.batch()
+        starts |= {tp: start for tp, (start, _) in reader.last.items()}
+
+    assert 0 == starts[U0]
