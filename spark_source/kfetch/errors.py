@@ -30,6 +30,7 @@
     ├── RegistryRefused        a schema registry refuses the log-in, or answers as no registry does
     ├── ReadStalled            a task read nothing for too long; carries the first cause
     ├── AgentError             the agent cannot be started or reached, or is of another release
+    ├── ReleasesDiffer         driver and executors have two releases of kfetch
     ├── TableRefused           ``kfetch.delta`` can't write the Delta table, or its columns differ
     ├── ClusterUnusable        ``kfetch check`` finds a problem that prevents queries from reading
     ├── ArchiveError           Spark's ``pyspark.zip`` cannot be found or changed
@@ -391,6 +392,17 @@ class AgentError(KfetchError):
     """
 
     condition = "AGENT_ERROR"
+
+
+class ReleasesDiffer(KfetchError):
+    """The driver and an executor, or two processes of the driver, have two releases of kfetch.
+
+    Install the same release for the driver and all executors, and restart the query.
+
+    ``sent``: the release that sent an object. ``installed``: that of the process that refuses it.
+    """
+
+    condition = "RELEASES_DIFFER"
 
 
 class TableRefused(KfetchError):

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kfetch.options.catalogue import no_effect
 from kfetch.spark import versions
+from kfetch.spark.release import OfOneRelease
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,14 +33,14 @@ _LEASE_S_MAX = 5.0
 needs them, and a driver may start many batch reads one after the other."""
 
 
-class KfetchBatchSplit(InputPartition):
+class KfetchBatchSplit(OfOneRelease, InputPartition):
     """A split of a batch read. Its value is None if there is nothing to read."""
 
     def __init__(self, split: Split) -> None:
         super().__init__(split)
 
 
-class KfetchReader(DataSourceReader):
+class KfetchReader(OfOneRelease, DataSourceReader):
     """Plans a batch read on the driver and reads its splits on executors."""
 
     def __init__(self, options: SourceOptions) -> None:

@@ -32,6 +32,7 @@ from kfetch.offsets import DocumentCache, Offsets
 from kfetch.options.catalogue import no_effect
 from kfetch.spark import options as parsing
 from kfetch.spark import versions
+from kfetch.spark.release import OfOneRelease
 from kfetch.spark.schema import schema, with_schema
 from kfetch.spark.versions import (
     ReadAllAvailable,
@@ -59,7 +60,7 @@ _CLOSED_WITHIN_S = 3.0
 """Closing sessions takes a second at most. A process that runs longer is stuck and is killed."""
 
 
-class KfetchDataSource(DataSource):
+class KfetchDataSource(OfOneRelease, DataSource):
     """The data source. It checks the options and connects to no broker."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -109,14 +110,14 @@ class KfetchDataSource(DataSource):
         return KfetchStreamReader(options)
 
 
-class KfetchSplit(InputPartition):
+class KfetchSplit(OfOneRelease, InputPartition):
     """A split that Spark sends from the driver to a task."""
 
     def __init__(self, split: Split) -> None:
         super().__init__(split)
 
 
-class KfetchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class KfetchStreamReader(OfOneRelease, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver and reads splits on executors."""
 
     def __init__(self, options: SourceOptions) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,6 +78,7 @@ def check(
     platforms = {"driver": asdict(driver), "executors": [asdict(one) for one in others]}
     cluster = text.cluster_json(state) if state else {}
     print_result(as_json, cluster | {"platforms": platforms}, lines)
+    _check_releases(driver, others)
     _raise_problems(state, (others or [driver]) if agent.place == "process" else [])
 
 
@@ -119,6 +121,21 @@ def _lines(name: str, one: Platform) -> list[str]:
     else:
         lines.append("  agent: runs in its own process, the default (kfetch.agent=process)")
     return lines + [f"  warning: {warning}" for warning in one.warnings]
+
+
+def _check_releases(driver: Platform, executors: Iterable[Platform]) -> None:
+    from kfetch.errors import ReleasesDiffer
+
+    ours = driver.versions["kfetch"]
+    for one in executors:
+        theirs = one.versions["kfetch"]
+        if theirs != ours:
+            raise ReleasesDiffer(
+                f"the executor {one.host} has kfetch {theirs}, and the driver has kfetch {ours}",
+                action="install the same release for the driver and all executors",
+                sent=ours,
+                installed=theirs,
+            )
 
 
 def _raise_problems(state: ClusterState | None, platforms: list[Platform]) -> None:

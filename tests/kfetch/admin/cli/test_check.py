@@ -249,3 +249,27 @@ def test_lines_without_linux() -> None:
     assert "  agent: none by default (kfetch.agent=inline), because it needs Linux" in (
         check._lines("this machine", here)
     )
+
+
+class _OtherRelease(_WithoutKfetch, _Session):
+    """Builds a session whose executors have another release."""
+
+    def range(self, *_: int) -> Any:
+        return self
+
+    def collect(self) -> list[Any]:
+        here = platform.describe()
+        other = replace(here, host="worker-3", versions={**here.versions, "kfetch": "9.9.9"})
+        return [SimpleNamespace(text=json.dumps(asdict(one))) for one in (here, other)]
+
+
+def test_executors_of_another_release(kfetch: Kfetch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executor with another release of kfetch fails the check, because no task could read."""
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", _OtherRelease())
+    code, out, said = kfetch("check", "--executors")
+
+    assert (1, True) == (code, "  kfetch 9.9.9, " in out)
+    assert said.startswith(
+        f"kfetch: the executor worker-3 has kfetch 9.9.9, and the driver has kfetch {__version__}: "
+        "install the same release for the driver and all executors"
+    )
