@@ -44,7 +44,7 @@ class CachedValue(Generic[T]):
             with self._lock:
                 if self._done.is_set() and self._stale(since_s):
                     self._done.clear()
-                    threading.Thread(target=self._renew, name=self._name, daemon=True).start()
+                    self._start_thread()
             self._done.wait(max(0.0, deadline - time.monotonic()))
             if self._started_s >= since_s:
                 break
@@ -52,6 +52,13 @@ class CachedValue(Generic[T]):
 
     def _stale(self, since_s: float) -> bool:
         return self._started_s < since_s or time.monotonic() - self._finished_s >= _FRESH_S
+
+    def _start_thread(self) -> None:
+        try:
+            threading.Thread(target=self._renew, name=self._name, daemon=True).start()
+        except RuntimeError:  # no memory, or the limit of threads
+            self._done.set()
+            raise
 
     def _renew(self) -> None:
         started_s = time.monotonic()

@@ -53,3 +53,19 @@ def test_figures_are_kept_for_a_moment() -> None:
     threading.Timer(0.05, go.set).start()
     assert 3 == newest.get(60, since_s=changed)
     assert 3 == newest.get(60)
+
+
+def test_a_thread_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit of threads, one caller gets the error. A later one gets a new value."""
+    takes = iter(range(1, 9))
+    newest = CachedValue(lambda: next(takes), 0, "test")
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", _refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            newest.get(60)
+
+    assert 1 == newest.get(60)
+
+
+def _refuse(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
