@@ -44,7 +44,7 @@ def drain_watched(spark: SparkSession, made: Job) -> list[Batch]:
     told: list[Batch] = []
     made.directory.mkdir(parents=True, exist_ok=True)
     watch = QueryRecorder(made, told.append)
-    heard = query_listener(watch)
+    heard = query_listener(watch, made.name)
     spark.streams.addListener(heard)
     try:
         finish(delta_sink.start(spark, made, unfenced, watch.counts))

@@ -65,6 +65,11 @@ class QueryRecorder:
         self.counts = BatchCounts()
         """Counts of micro-batches that Spark has not reported yet."""
 
+    @property
+    def last_number(self) -> int:
+        """The number of the last reported micro-batch; -1 before the first one of the run."""
+        return -1 if self._last_batch is None else self._last_batch.batch
+
     def record_start(self, query: str) -> None:
         """Record that the query has started. ``query`` is Spark's id of it."""
         self._query = query
@@ -77,8 +82,7 @@ class QueryRecorder:
         """
         progress = _counted_once(progress, self.counts)
         lags = self._unwritten_lags = self._lag_history.lags(progress)
-        self._query = str(progress["id"])
-        if _is_batch(progress):
+        if is_batch(progress):
             lag_s = max((lag.at_least_s for lag in lags), default=0.0)
             letters = self.counts.take(progress["batchId"])
             self._note_topics(offsets_topic_ids(end_offsets(progress)))
@@ -137,7 +141,7 @@ class QueryRecorder:
         return Pulse(at=now, batch=None, lag=0 if settled else None, query=self._query)
 
 
-def _is_batch(progress: Mapping[str, Any]) -> bool:
+def is_batch(progress: Mapping[str, Any]) -> bool:
     """Returns whether a report is of a micro-batch. An idle trigger has the next one's number."""
     return bool(progress["sources"]) and "addBatch" in progress["durationMs"]
 
@@ -149,29 +153,40 @@ def _counted_once(progress: dict[str, Any], counts: BatchCounts) -> dict[str, An
     first one stays.
     """
     rows = progress["numInputRows"]
-    if _is_batch(progress):
+    if is_batch(progress):
         rows = counts.take_rows(progress["batchId"], rows)
     sources = progress["sources"] if counts.reads == 1 else progress["sources"][:1]
     return progress | {"numInputRows": rows, "sources": sources}
 
 
-def query_listener(recorder: QueryRecorder) -> Any:
-    """Returns a listener for Spark that passes its reports to the recorder."""
+def query_listener(recorder: QueryRecorder, name: str) -> Any:
+    """Returns a listener for Spark that passes the reports of the query ``name`` to the recorder.
+
+    A transform may start other queries in the same session, even before the job's.
+    """
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Listener(StreamingQueryListener):
         """Passes reports on. An exception in here would only be a traceback in Spark's log."""
 
+        query = ""
+
         def onQueryStarted(self, event: Any) -> None:
-            recorder.record_start(str(event.id))
+            if event.name == name:  # no two running queries of a session have one name
+                self.query = str(event.id)
+                recorder.record_start(self.query)
 
         def onQueryProgress(self, event: Any) -> None:
-            recorder.record_progress(json.loads(event.progress.json))
+            progress = json.loads(event.progress.json)
+            if progress["id"] == self.query:
+                recorder.record_progress(progress)
 
         def onQueryIdle(self, event: Any) -> None:
-            recorder.record_idle()
+            if str(event.id) == self.query:
+                recorder.record_idle()
 
         def onQueryTerminated(self, event: Any) -> None:
-            recorder.ended.set()
+            if str(event.id) == self.query:
+                recorder.ended.set()
 
     return Listener()

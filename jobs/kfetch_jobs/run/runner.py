@@ -27,7 +27,12 @@ from kfetch_jobs.progress.term_file import TermFile
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.dataframes import PERMISSION
 from kfetch_jobs.run.job_lock import Fence, hold_job
-from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, query_listener
+from kfetch_jobs.run.query_recorder import (
+    QueryRecorder,
+    ReportBatch,
+    is_batch,
+    query_listener,
+)
 from kfetch_jobs.run.spark_errors import job_error
 from kfetch_jobs.run.start_checks import check_new_query, check_origin, check_replay
 from kfetch_jobs.run.straight import needs_delta
@@ -90,7 +95,7 @@ def run(job: Job, report: ReportBatch, term: TermFile | None = None) -> RunResul
                 if not compared:
                     check_origin(job)
                 check_new_query(spark, job)
-                spark.streams.addListener(query_listener(recorder))
+                spark.streams.addListener(query_listener(recorder, job.name))
                 fence.check()
                 spark.conf.set(PERMISSION, str(permission))
                 query = delta_sink.start(spark, job, fence.check, recorder.counts)
@@ -153,9 +158,12 @@ def _check_fence(fence: Fence) -> None:
 def _finish_batch(
     query: StreamingQuery, recorder: QueryRecorder, timeout_s: float, fence: Fence
 ) -> None:
-    batches, deadline = recorder.batches, time.monotonic() + timeout_s
+    """Wait until the recorder has the micro-batch that runs now, or until no trigger runs."""
+    deadline = time.monotonic() + timeout_s
+    last = query.lastProgress  # of the last finished trigger, which the recorder may not have yet
+    running = 0 if last is None else last["batchId"] + is_batch(last)
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        if recorder.batches > batches:
+        if recorder.last_number >= running:
             return
         _check_fence(fence)
         time.sleep(0.05)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,6 +24,8 @@ def test_lag_is_unknown_until_it_is_known(project: Path, monkeypatch: pytest.Mon
     job = config.load(config.find(project), ENVIRON).job("clicks")
     job.directory.mkdir(parents=True)
     watched = query_recorder.QueryRecorder(job, lambda batch: None)
+    monkeypatch.setattr(time, "time", lambda: 99.0)
+    watched.record_start("2")
     lags = []
     for at in (100.0, 110.0):
         monkeypatch.setattr(time, "time", lambda at=at: at)
@@ -31,7 +35,7 @@ def test_lag_is_unknown_until_it_is_known(project: Path, monkeypatch: pytest.Mon
     watched.record_progress(TOLD | {"runId": "1", "id": "2"})
     lags.append(read_pulse(job.directory))
 
-    assert [(100.0, None, ""), (110.0, 0, ""), (120.0, 5, "2")] == [
+    assert [(100.0, None, "2"), (110.0, 0, "2"), (120.0, 5, "2")] == [
         (p.at, p.lag, p.query) for p in lags if p
     ]
 
@@ -90,3 +94,26 @@ def test_a_source_that_spark_reads_twice(project: Path) -> None:
     written = read_partition_lags(job.directory)
     assert written is not None
     assert [(0, (0, 1), (5, 0))] == [(t.source, t.partitions, t.behind) for t in written.topics]
+
+
+def test_queries_of_a_transform(project: Path) -> None:
+    """A transform may start queries of its own in the session, before the job's. Their reports are
+    not the job's, and their end does not end it."""
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+    job.directory.mkdir(parents=True)
+    batches: list[Batch] = []
+    recorder = query_recorder.QueryRecorder(job, batches.append)
+    listener = query_recorder.query_listener(recorder, job.name)
+    for query, name in (("1", "other"), ("2", job.name), ("3", None)):
+        listener.onQueryStarted(SimpleNamespace(id=query, name=name))
+    for query, batch in (("1", 70), ("2", 3), ("3", 80)):
+        told = json.dumps(TOLD | {"runId": "r", "id": query, "batchId": batch})
+        listener.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(json=told)))
+    for query in ("1", "3"):
+        listener.onQueryIdle(SimpleNamespace(id=query))
+        listener.onQueryTerminated(SimpleNamespace(id=query))
+
+    assert [3] == [batch.batch for batch in batches]
+    assert not recorder.ended.is_set()
+    listener.onQueryTerminated(SimpleNamespace(id="2"))
+    assert recorder.ended.is_set()
