@@ -70,6 +70,8 @@ def session(
 ) -> Iterator[SparkSession]:
     """Yields a Spark session that ends with the block. ``settings`` override kfetch's settings.
 
+    Those of ``spark-submit`` override kfetch's defaults, and ``settings`` override both.
+
     ``code`` lists the directories of the project's modules, for Spark's Python workers. ``log``
     gets the output of the workers and of the JVM; ``redacted`` removes secrets from it. Without
     ``delta``, Spark can't write Delta tables. It needs no JAR then, and may have any version.
@@ -82,7 +84,7 @@ def session(
         redacted_log(log, redacted) as output,
     ):
         jars = {"spark.jars": ",".join(map(str, delta_jars()))} if delta else {}
-        ours = (_DELTA_SETTINGS if delta else {}) | jars | dict(settings)
+        ours = _submitted() | (_DELTA_SETTINGS if delta else {}) | jars | dict(settings)
         merged = _merged(ours, log.parent, temporary)
         _prepare_environment(merged, code)
         try:
@@ -96,6 +98,18 @@ def session(
                         spark.stop()
         finally:
             _end_jvm()  # it runs after a failed start too, and has the log open
+
+
+def _submitted() -> dict[str, str]:
+    """Returns the settings of ``spark-submit``, such as its ``--master``, if it runs this process.
+
+    They have those of ``spark-defaults.conf``, too.
+    """
+    if SUBMITTED not in os.environ:
+        return {}
+    from pyspark import SparkConf
+
+    return dict(SparkConf().getAll())
 
 
 def check_versions() -> None:
@@ -123,9 +137,10 @@ def _installed_spark() -> str:
 def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(name)
+    builder = SparkSession.builder
     if SUBMITTED in os.environ:  # its JVM has its arguments already
         builder = builder.config(map=dict(settings))
+    builder = builder.appName(name)
     file = settings_file(settings_path(log), settings)
     # The JVM inherits the output, and the Python workers from the JVM.
     with _output_to(output), file, _dying_with_this_process():
@@ -263,13 +278,14 @@ def _use_java(java: Path) -> None:
 
 def _prepare_environment(settings: Mapping[str, str], code: Sequence[Path]) -> None:
     """Set the variables that Spark reads only from the environment."""
+    python = sys.executable  # Spark's default is the PATH's python3, which may lack kfetch
     if not _is_local(settings) and _archive_directory(settings):
         # Spark uses one name for Python here and in executors. Each side finds its own by PATH.
         python = "python3"
         here = str(Path(sys.executable).parent)
         os.environ["PATH"] = os.pathsep.join([here, *_directories("PATH")])
-    else:
-        python = sys.executable  # Spark's default is the PATH's python3, which may lack kfetch
+    elif not _is_local(settings):
+        python = os.environ.get("PYSPARK_PYTHON") or python
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, code), *_directories("PYTHONPATH")])
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     if _is_local(settings):

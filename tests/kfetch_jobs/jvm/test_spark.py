@@ -162,6 +162,48 @@ def test_the_python_of_executors(
     assert local or merged["spark.python.unix.domain.socket.dir"] == "/tmp"
 
 
+@pytest.mark.parametrize(
+    ("wanted", "python"),
+    [
+        ({}, sys.executable),
+        ({"spark.master": "spark://a:7077"}, "/srv/python"),
+        (ARCHIVE, "python3"),
+    ],
+)
+def test_the_users_python(
+    wanted: dict[str, str], python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster without an archive, PYSPARK_PYTHON names the Python of executors. On this
+    machine alone kfetch's own Python has kfetch, and with an archive its name is python3."""
+    monkeypatch.setattr(spark.os, "environ", {"PYSPARK_PYTHON": "/srv/python"})
+    spark._prepare_environment(spark._merged(wanted, tmp_path, tmp_path), [])
+
+    assert python == spark.os.environ["PYSPARK_PYTHON"]
+
+
+@pytest.mark.parametrize("submitted", [True, False])
+def test_the_settings_of_spark_submit(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, submitted: bool
+) -> None:
+    """The settings of spark-submit replace kfetch's defaults, and the job's replace both. Without
+    spark-submit, nobody asks a JVM for settings."""
+    passed: list[dict[str, str]] = []
+    monkeypatch.setattr(spark, "_started", lambda _, one, *__: passed.append(one) or started)
+    of_submit = {"spark.master": "yarn", "spark.ui.enabled": "true", "spark.cores.max": "9"}
+    conf = SimpleNamespace(getAll=of_submit.items)
+    monkeypatch.setattr("pyspark.SparkConf", lambda: conf)
+    if submitted:
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with spark.session({"spark.cores.max": "2"}, name="a", log=tmp_path / "log", delta=False):
+        (found,) = passed
+
+    assert ("yarn", "true") == (found["spark.master"], found["spark.ui.enabled"]) or not submitted
+    assert submitted or "local[*]" == found["spark.master"]
+    assert ("2", "2") == (found["spark.cores.max"], found["spark.sql.shuffle.partitions"])
+    # A directory of this machine's storage would not be there on others.
+    assert not submitted or found["spark.python.unix.domain.socket.dir"] == "/tmp"
+
+
 @pytest.mark.parametrize("given", ["", "/own"])
 def test_executors_get_the_projects_code(
     given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
