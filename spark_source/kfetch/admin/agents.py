@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kfetch._version import __version__
 from kfetch.agent.channel import Channel, Greeting, QueryStatus, Status, StatusRequest
-from kfetch.agent.home import user_directory
+from kfetch.agent.home import user_directories
 from kfetch.errors import AgentError
 
 __all__ = ["QueryStatus", "Status", "find", "find_with_rates"]
@@ -33,7 +33,8 @@ def find(answer_s: float = _ANSWER_S, within_s: float = math.inf) -> list[Status
     deadline = time.monotonic() + within_s
     statuses = (
         _status_at(path, answer_s)
-        for path in sorted(user_directory().glob("*.sock"))
+        for directory in user_directories()
+        for path in sorted(directory.glob("*.sock"))
         if time.monotonic() < deadline
     )
     return [status for status in statuses if status is not None]

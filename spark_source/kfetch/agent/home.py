@@ -15,12 +15,15 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from kfetch._version import __version__
 from kfetch.errors import AgentError
 
+_RUNTIME_DIRECTORIES = ("/tmp", f"/run/user/{os.getuid()}")  # noqa: S108 - checked below
+"""Without XDG_RUNTIME_DIR, and what systemd sets it to (pam_systemd(8))."""
 _PATH_BYTES_MAX = 107  # sockaddr_un.sun_path, less its closing zero (unix(7))
 
 
@@ -125,6 +128,21 @@ def user_directory() -> Path:
     return directory
 
 
+def user_directories() -> list[Path]:
+    """Returns all directories in which this user's processes may have agents, the own one first.
+
+    A login shell has XDG_RUNTIME_DIR, while cron and services have not. Raises AgentError as
+    ``user_directory`` does.
+    """
+    found = [user_directory()]
+    for runtime in _RUNTIME_DIRECTORIES:
+        directory = Path(runtime, found[0].name)
+        with suppress(OSError):
+            if directory not in found and _make_private(directory):
+                found.append(directory)
+    return found
+
+
 def _make_private(directory: Path) -> bool:
     """Takes the permission to enter a directory from others. Returns whether that makes it private.
 
@@ -148,7 +166,7 @@ def _runtime_directory() -> Path:
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     usable = os.path.isdir(runtime) and os.access(runtime, os.W_OK | os.X_OK)
-    return Path(runtime if usable else "/tmp")  # noqa: S108 - the directory in it is checked
+    return Path(runtime if usable else _RUNTIME_DIRECTORIES[0])
 
 
 def _name(owner: ProcessIdentity, session: str) -> str:

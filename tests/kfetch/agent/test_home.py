@@ -194,6 +194,36 @@ def test_an_unusable_runtime_directory(
     assert Path(f"/tmp/kfetch-{os.getuid()}") == home.user_directory()
 
 
+@pytest.mark.parametrize("given", ["login", "cron", ""])
+def test_where_other_processes_may_have_their_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """A login shell has XDG_RUNTIME_DIR, and cron has not. Each finds the agents of both."""
+    monkeypatch.setattr(
+        home, "_RUNTIME_DIRECTORIES", (str(tmp_path / "login"), str(tmp_path / "cron"))
+    )
+    own = f"kfetch-{os.getuid()}"
+    for name in ("login", "cron", "other"):
+        (tmp_path / name / own).mkdir(mode=0o700, parents=True)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / (given or "other")))
+
+    expected = {given or "other", "login", "cron"}
+    assert expected == {path.parent.name for path in home.user_directories()}
+    assert home.user_directory() == home.user_directories()[0]
+    assert 3 - bool(given) == len(home.user_directories())
+
+
+def test_where_nobody_may_have_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that is missing, or that others can write to, has no agents of this user."""
+    (tmp_path / "shared" / f"kfetch-{os.getuid()}").mkdir(parents=True)
+    (tmp_path / "shared" / f"kfetch-{os.getuid()}").chmod(0o770)
+    others = [str(tmp_path / name) for name in ("shared", "missing")]
+    monkeypatch.setattr(home, "_RUNTIME_DIRECTORIES", others)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    assert [home.user_directory()] == home.user_directories()
+
+
 def test_a_path_too_long_for_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond 107 bytes the error names the variable that shortens the path."""
     deep = tmp_path / ("x" * 100)
