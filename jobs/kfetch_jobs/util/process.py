@@ -28,6 +28,8 @@ from pathlib import Path
 
 import psutil
 
+from kfetch.storage.processes import process_stat
+
 # The shell is the child's parent and has not waited for it. When the child is dead already, its pid
 # is still a zombie of the shell's: `kill` cannot hit a stranger.
 _TETHERED = """
@@ -104,8 +106,6 @@ def _launched_process(pid: int, tether: Tether | None) -> LaunchedProcess | None
 
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_START_TICKS = 19
-"""The index of ``starttime`` in /proc/PID/stat, counted behind the command's name."""
 
 
 def start_of(pid: int) -> str:
@@ -115,11 +115,10 @@ def start_of(pid: int) -> str:
     """
     boot = _boot_id()
     try:
-        # The name is in brackets, and may have brackets and spaces.
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return f"{boot}/{int(fields[_START_TICKS])}" if boot else ""
-    except (OSError, IndexError):
+        ticks = process_stat(pid).started
+    except OSError:
         return ""
+    return f"{boot}/{ticks}" if boot and ticks else ""
 
 
 @cache

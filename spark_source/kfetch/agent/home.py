@@ -21,6 +21,7 @@ from pathlib import Path
 
 from kfetch._version import __version__
 from kfetch.errors import AgentError
+from kfetch.storage.processes import process_stat
 
 _RUNTIME_DIRECTORIES = ("/tmp", f"/run/user/{os.getuid()}")  # noqa: S108 - checked below
 """Without XDG_RUNTIME_DIR, and what systemd sets it to (pam_systemd(8))."""
@@ -38,12 +39,12 @@ class ProcessIdentity:
     @property
     def alive(self) -> bool:
         """Whether this very process still runs."""
-        return _stat(self.pid)[1] == self.started
+        return process_stat(self.pid).started == self.started
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity:
         """Returns the process that has this pid now."""
-        return cls(pid=pid, started=_stat(pid)[1])
+        return cls(pid=pid, started=process_stat(pid).started)
 
     @classmethod
     def parse(cls, text: str) -> ProcessIdentity:
@@ -72,10 +73,10 @@ def find_owner() -> ProcessIdentity:
     """
     parent = pid = os.getppid()
     while pid > 0:  # in a container, pid 1 may be the executor
-        above, started, name = _stat(pid)
-        if name == "java":
-            return ProcessIdentity(pid=pid, started=started)
-        pid = above
+        stat = process_stat(pid)
+        if stat.name == "java":
+            return ProcessIdentity(pid=pid, started=stat.started)
+        pid = stat.parent
     if parent <= 1:
         raise AgentError("the executor of this worker has ended, so the worker gets no agent")
     return ProcessIdentity.of(parent)
@@ -175,18 +176,3 @@ def _name(owner: ProcessIdentity, session: str) -> str:
     namespace = os.readlink("/proc/self/ns/pid")
     identity = f"{boot} {namespace} {owner.pid} {owner.started} {__version__} {session}"
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
-
-
-def _stat(pid: int) -> tuple[int, int, str]:
-    """Returns a process's parent pid, start time and name; zeros if it has ended (proc(5)).
-
-    Raises OSError if its file can't be read.
-    """
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0, 0, ""
-    # The name stands in parentheses, and may contain spaces and parentheses.
-    name = text[text.index("(") + 1 : text.rindex(")")]
-    fields = text[text.rindex(")") + 2 :].split()
-    return int(fields[1]), int(fields[19]), name

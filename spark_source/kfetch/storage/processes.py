@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kfetch.storage.lease import Holder, Life
 
@@ -63,11 +63,38 @@ def _started(pid: int) -> str:
     try:
         if not _IS_LINUX:
             return _output("ps", "-o", "lstart=", "-p", str(pid))
-        # The name may have spaces and brackets. State and start are fields 3 and 22: proc(5).
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return "" if state in ("Z", "X") else fields[18]
-    except (OSError, ValueError, IndexError):
+        stat = process_stat(pid)
+        return "" if stat.state in ("", "Z", "X") else str(stat.started)
+    except OSError:
         return ""
+
+
+class ProcessStat(NamedTuple):
+    """A part of /proc/PID/stat (proc(5))."""
+
+    name: str = ""
+    """The first 15 bytes of the program's name."""
+    state: str = ""
+    parent: int = 0
+    """The pid of the parent."""
+    started: int = 0
+    """In clock ticks since boot."""
+
+
+def process_stat(pid: int) -> ProcessStat:
+    """Returns what Linux tells of a process; empty texts and zeros if it has ended.
+
+    Raises OSError if its file can't be read.
+    """
+    try:
+        # The kernel cuts a long name, also inside a letter.
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ProcessStat()
+    # The name stands in parentheses, and may contain spaces and parentheses.
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return ProcessStat(name, fields[0], int(fields[1]), int(fields[19]))
 
 
 def _is_hidden(pid: int) -> bool:

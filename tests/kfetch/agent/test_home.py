@@ -16,6 +16,7 @@ from kfetch.agent import home
 from kfetch.agent.home import ProcessIdentity
 from kfetch.compiled import code_cache, native
 from kfetch.errors import AgentError
+from kfetch.storage.processes import ProcessStat
 
 
 @pytest.fixture
@@ -35,10 +36,14 @@ def test_the_owner_outside_spark_is_the_parent() -> None:
     assert os.getpid() == int(printed)
 
 
+def _stat(name: str, parent: int, started: int) -> ProcessStat:
+    return ProcessStat(name=name, state="S", parent=parent, started=started)
+
+
 def test_the_worker_of_a_killed_executor_has_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pid 1 gets the orphans. An agent would never end with it."""
     monkeypatch.setattr(os, "getppid", lambda: 1)
-    monkeypatch.setattr(home, "_stat", {1: (0, 10, "systemd")}.__getitem__)
+    monkeypatch.setattr(home, "process_stat", {1: _stat("systemd", 0, 10)}.__getitem__)
 
     with pytest.raises(AgentError, match="the executor of this worker has ended"):
         home.find_owner()
@@ -46,9 +51,9 @@ def test_the_worker_of_a_killed_executor_has_no_owner(monkeypatch: pytest.Monkey
 
 def test_an_executor_may_have_pid_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container without an init process runs the executor as pid 1."""
-    processes = {7: (1, 70, "python"), 1: (0, 10, "java")}
+    processes = {7: _stat("python", 1, 70), 1: _stat("java", 0, 10)}
     monkeypatch.setattr(os, "getppid", lambda: 7)
-    monkeypatch.setattr(home, "_stat", processes.__getitem__)
+    monkeypatch.setattr(home, "process_stat", processes.__getitem__)
 
     assert ProcessIdentity(pid=1, started=10) == home.find_owner()
 
@@ -72,23 +77,6 @@ def test_a_process_whose_pid_was_reused_is_not_alive() -> None:
     assert me.alive
     assert not ProcessIdentity(pid=me.pid, started=me.started + 1).alive
     assert not ProcessIdentity(pid=2**22 + 1, started=me.started).alive
-
-
-@pytest.mark.parametrize("name", ["plain", "with space", "a) (b", ")"])
-def test_process_names_may_contain_anything(name: str, tmp_path: Path) -> None:
-    """The name in /proc/PID/stat ends at the last parenthesis."""
-    link = tmp_path / name
-    link.symlink_to("/bin/sleep")
-    process = subprocess.Popen([link, "30"])
-    try:
-        # The kernel shows the new name once exec is done, which Popen waits for.
-        parent, started, shown = home._stat(process.pid)
-    finally:
-        process.kill()
-        process.wait()
-
-    assert (os.getpid(), name) == (parent, shown)
-    assert started > 0
 
 
 def test_each_owner_has_its_own_files(runtime: Path) -> None:

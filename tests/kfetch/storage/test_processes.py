@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from kfetch.agent.home import ProcessIdentity
 from kfetch.storage import processes
 from kfetch.storage.lease import Life
-from kfetch.storage.processes import die_with_parent, life_of, this_process
+from kfetch.storage.processes import die_with_parent, life_of, process_stat, this_process
 
 _LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such timers")
 
@@ -50,6 +51,30 @@ def test_this_process() -> None:
     one, other = this_process("a test"), this_process("a test")
     assert Life.ALIVE is life_of(one)
     assert (os.getpid(), True) == (one.pid, one.id != other.id)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such files")
+@pytest.mark.parametrize("name", ["plain", "with space", "a) (b", ")", "python-grün-für"])
+def test_process_names_may_contain_anything(name: str, tmp_path: Path) -> None:
+    """The name in /proc/PID/stat ends at the last parenthesis. The kernel cuts it after 15 bytes,
+    also inside a letter: the process still counts as alive."""
+    link = tmp_path / name
+    link.symlink_to("/bin/sleep")
+    process = subprocess.Popen([link, "30"])
+    try:
+        # The kernel shows the new name once exec is done, which Popen waits for.
+        stat = process_stat(process.pid)
+        identity = ProcessIdentity.of(process.pid)
+        holder = replace(this_process("a test"), pid=process.pid, started=str(stat.started))
+        assert (True, Life.ALIVE) == (identity.alive, life_of(holder))
+    finally:
+        process.kill()
+        process.wait()
+
+    shown = name.encode()[:15].decode(errors="replace")
+    assert (os.getpid(), shown) == (stat.parent, stat.name)
+    assert stat.started > 0
+    assert 0 == process_stat(process.pid).started
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
