@@ -30,11 +30,16 @@ CACHE_VARIABLE = "KFETCH_CACHE"
 
 
 def cache_directory() -> Path:
-    """Returns the directory of the downloads of this user, for all projects."""
-    if directory := os.environ.get(CACHE_VARIABLE):
-        return Path(directory).expanduser().absolute()
+    """Returns the directory of the downloads of this user, for all projects. Raises MavenError."""
+    directory = os.environ.get(CACHE_VARIABLE)
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "kfetch"
+    try:
+        return Path(directory or f"{base}/kfetch").expanduser().absolute()
+    except RuntimeError:
+        raise MavenError(
+            "this user has no home directory for downloads",
+            action=f"set {CACHE_VARIABLE} to the directory that gets them",
+        ) from None
 
 
 def jars(*coordinates: str, exclude: Collection[str] = (), transitive: bool = True) -> list[Path]:
@@ -49,6 +54,8 @@ def jars(*coordinates: str, exclude: Collection[str] = (), transitive: bool = Tr
     listing = _listing(cache, coordinates, transitive)
     paths = _read_listing(cache, listing)
     if paths is None:
+        # The decoder's code lies there too. It is trusted only if no other user can write there.
+        cache.mkdir(mode=0o755, parents=True, exist_ok=True)
         with wait_for_lock(cache / "maven" / "lock"):
             # Another process may have downloaded them while this one waited.
             paths = _read_listing(cache, listing) or _fill(cache, listing, coordinates, transitive)

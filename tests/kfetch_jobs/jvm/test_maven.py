@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import pwd
 import resource
 import zipfile
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kfetch.compiled import code_cache
 from kfetch_jobs.errors import MavenError
 from kfetch_jobs.jvm import maven
 
@@ -51,6 +54,32 @@ def downloads(monkeypatch: pytest.MonkeyPatch) -> Downloads:
 
 def names(paths: list[Path]) -> list[str]:
     return [path.name for path in paths]
+
+
+def test_a_cache_for_compiled_code_too(cache: Path, downloads: Downloads) -> None:
+    """Other users of the group can't write to the cache, whatever the umask. The decoder's code
+    lies there too, and nobody runs code that others may have changed."""
+    before = os.umask(0o002)
+    try:
+        maven.jars(BROKER)
+    finally:
+        os.umask(before)
+    assert 0o755 == cache.stat().st_mode & 0o777
+
+    _, origin = code_cache.read_or_make("x.o", lambda: b"code", os.environ)
+    assert (str(cache / "code"), "") == (origin.directory, origin.named_directory_problem)
+
+
+@pytest.mark.parametrize("given", ["", "~/cache"])
+def test_a_user_without_a_home_directory(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    """A container may run as a user id that its system does not know. The error names the variable
+    that the user can set."""
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("KFETCH_CACHE", given)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    with pytest.raises(MavenError, match="set KFETCH_CACHE to the directory"):
+        maven.jars(BROKER)
 
 
 def test_the_second_call_downloads_nothing(downloads: Downloads) -> None:
