@@ -200,11 +200,18 @@ def _local_settings(directory: Path, temporary: Path) -> dict[str, str]:
 
 def _socket_directory(directory: Path) -> Path:
     """The first of three directories whose socket paths are short enough for the system."""
-    for candidate in (directory, Path(tempfile.gettempdir())):
-        if len(os.fsencode(candidate / f".{uuid.UUID(int=0)}.sock")) <= _SOCKET_PATH_MAX:
-            return candidate
+    if _fits_sockets(directory):
+        return directory
+    with suppress(FileNotFoundError):  # no directory for temporary files is usable
+        temporary = Path(tempfile.gettempdir())
+        if _fits_sockets(temporary):
+            return temporary
     # The names are random. With the usual umask, only their owner can connect to the sockets.
     return Path("/tmp")  # noqa: S108
+
+
+def _fits_sockets(directory: Path) -> bool:
+    return len(os.fsencode(directory / f".{uuid.UUID(int=0)}.sock")) <= _SOCKET_PATH_MAX
 
 
 _SOCKET_PATH_MAX = 103

@@ -60,7 +60,8 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
         yield Path(environ["XDG_CACHE_HOME"]) / "kfetch"
     elif environ.get("HOME"):
         yield Path(environ["HOME"]) / ".cache" / "kfetch"
-    yield Path(tempfile.gettempdir()) / f"kfetch-code-{os.getuid()}"
+    with suppress(FileNotFoundError):  # no directory for temporary files is usable
+        yield Path(tempfile.gettempdir()) / f"kfetch-code-{os.getuid()}"
 
 
 def _named_directory(environ: Mapping[str, str]) -> Path:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kfetch.errors import LeaseLost
+from kfetch.errors import KfetchError, LeaseLost
 from kfetch.storage.lease import LENGTH_S
 
 _YES = b"1"
@@ -62,8 +62,14 @@ def granting(check: Callable[[], None]) -> Iterator[Path]:
 
 
 def _short_directory() -> Path:
-    """Returns the directory for temporary files, or /tmp if its paths are too long for a socket."""
-    usual = tempfile.gettempdir()
+    """Returns the directory for temporary files, or /tmp if its paths are too long for a socket.
+
+    Raises KfetchError if no such directory is usable.
+    """
+    try:
+        usual = tempfile.gettempdir()
+    except FileNotFoundError as cause:
+        raise KfetchError(f"{cause.strerror}", action="set TMPDIR to one") from None
     return Path(usual if len(os.fsencode(usual)) <= _PATH_BYTES_MAX else "/tmp")  # noqa: S108
 
 

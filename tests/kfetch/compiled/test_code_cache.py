@@ -93,6 +93,22 @@ def test_nowhere_to_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert code_cache.read("loops.o", environ) is None
 
 
+def test_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full or read-only disk, no directory for temporary files is usable. Code is made anew,
+    or comes from another place."""
+    monkeypatch.setattr(tempfile, "gettempdir", _no_directory)
+    code, origin = code_cache.read_or_make("loops.o", lambda: CODE, {})
+    assert (CODE, "") == (code, origin.directory)
+
+    assert tmp_path / ".cache/kfetch/code" == (
+        code_cache.write("loops.o", CODE, {"HOME": str(tmp_path)})
+    )
+
+
+def _no_directory() -> str:
+    raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/']")
+
+
 def test_an_empty_name_is_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty variable counts as unset: it does not mean the working directory."""
     monkeypatch.chdir(tmp_path)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kfetch.errors import LeaseLost
+from kfetch.errors import KfetchError, LeaseLost
 from kfetch.storage import permission
 from kfetch.storage.lease_holder import take
 from kfetch.storage.permission import ask, granting
@@ -92,6 +92,20 @@ def test_a_long_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with granting(lambda: None) as path:
         assert long not in path.parents
         ask(str(path))
+
+
+def test_no_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a usable directory for temporary files, the error names the variable."""
+    monkeypatch.setattr(tempfile, "gettempdir", _no_directory)
+    with (
+        pytest.raises(KfetchError, match=r"No usable temporary directory .*: set TMPDIR to one"),
+        granting(lambda: None),
+    ):
+        pass
+
+
+def _no_directory() -> str:
+    raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/']")
 
 
 def test_a_holder_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

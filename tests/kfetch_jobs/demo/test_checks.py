@@ -127,6 +127,23 @@ def test_a_job_that_does_not_fit_the_demo(
     assert sentence in " ".join(checks.problems(settings(project=project)))
 
 
+def test_a_job_without_a_temporary_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The demo of a user's own job lists that problem, and looks at the job too."""
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "kfetch.yml").write_text(PROJECT)
+    (tmp_path / "jobs" / "clicks.yml").write_text(JOB.replace("earliest", "latest"))
+
+    def refuse() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(checks.tempfile, "gettempdir", refuse)
+    directory, job = checks.problems(settings(project=tmp_path / "kfetch.yml"))
+    assert "set TMPDIR to one" in directory
+    assert "set startingOffsets: earliest" in job
+
+
 OTHERS = "the demo with --open would run every enabled job of the project, also orders: leave out"
 
 

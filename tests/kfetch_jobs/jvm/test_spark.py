@@ -228,6 +228,19 @@ def test_sockets_fit_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path("/tmp") == spark._socket_directory(deep)
 
 
+def test_sockets_without_a_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks for a directory for temporary files if the run's own one fits. If none is
+    usable, Spark says so."""
+    monkeypatch.setattr("tempfile.gettempdir", _no_directory)
+
+    assert Path("/s") == spark._socket_directory(Path("/s"))
+    assert Path("/tmp") == spark._socket_directory(Path("/", "d" * 100))
+
+
+def _no_directory() -> str:
+    raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/']")
+
+
 def test_jars_that_pyspark_ships_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Artifacts are compared by name: PySpark's version of a jar wins."""
     found = [Path("delta-storage-4.4.0.jar"), Path("scala-library-2.13.1.jar")]
