@@ -16,7 +16,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import cpu_count
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow.parquet as pq
@@ -243,7 +242,7 @@ def _task_slots(spark: SparkSession) -> int:
     settings, master = context.getConf(), str(context.master)
     if local := _LOCAL.fullmatch(master):
         named = local["cores"] or "1"
-        cores = cpu_count() or 1 if named == "*" else int(named)
+        cores = context.defaultParallelism if named == "*" else int(named)
     elif text := settings.get("spark.executor.cores", ""):
         cores = int(text)
     else:

@@ -177,6 +177,9 @@ def test_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("local[4]", {"spark.executor.cores": "2"}, 4),
         ("local[3,2]", {}, 3),
+        # The JVM counts the CPUs of its container, and os.cpu_count those of the machine.
+        ("local[*]", {}, 4),
+        ("local[*, 9]", {"spark.task.cpus": "2"}, 2),
         ("local", {}, 1),
         ("local-cluster[2,5,1024]", {}, 5),
         ("spark://host", {"spark.executor.cores": "2"}, 2),
