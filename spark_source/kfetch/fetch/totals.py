@@ -64,7 +64,7 @@ def write_stats(directory: str, query: str, stats: FetchStats) -> None:
 def own_stats(directory: str, query: str) -> FetchStats:
     """Returns what this process's file for a query holds: it may open the query more than once."""
     with suppress(OSError, ValueError):
-        return FetchStats(**json.loads(_file(Path(directory), query).read_text()))
+        return _read(_file(Path(directory), query))
     return FetchStats()
 
 
@@ -90,7 +90,13 @@ def write(target: Path, document: Mapping[str, object]) -> None:
 
 def read_stats(directory: Path) -> FetchStats:
     """Returns the sum over the files of a directory: all processes, all queries."""
-    return total(FetchStats(**json.loads(path.read_text())) for path in directory.glob("*.json"))
+    return total(map(_read, directory.glob("*.json")))
+
+
+def _read(file: Path) -> FetchStats:
+    """Returns the counts of a file, without those that only another release knows."""
+    counts = json.loads(file.read_text())
+    return FetchStats(**{name: counts[name] for name in ADD if name in counts})
 
 
 def write_driver_stats(

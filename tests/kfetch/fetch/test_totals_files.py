@@ -72,6 +72,15 @@ def test_stats_of_an_earlier_release(tmp_path: Path) -> None:
     assert zeros == path.read_text()
 
 
+def test_stats_of_another_release(tmp_path: Path) -> None:
+    """Processes of two releases may write into one directory. The counts that this one knows add
+    up, and others are left out."""
+    (tmp_path / "q-1.json").write_text('{"records": 7, "records_of_a_later_release": 9}')
+    write_stats(str(tmp_path), "q", FetchStats(records=1))
+
+    assert FetchStats(records=8) == read_stats(tmp_path)
+
+
 def test_stats_make_their_directory(tmp_path: Path) -> None:
     """The first process that writes creates the directory."""
     write_stats(str(tmp_path / "new" / "one"), "q", FetchStats(records=1))
