@@ -36,8 +36,9 @@ def main() -> None:
     So does a file, or an object in a store, that can't be read or written.
     """
     run_as_child()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a file or a pipe gets each line at once
-        sys.stdout.reconfigure(line_buffering=True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A file or a pipe gets each line at once, and "?" for a letter that its encoding lacks.
+        sys.stdout.reconfigure(line_buffering=True, errors="replace")
     try:
         try:
             command()(prog_name="kfetch")

@@ -43,7 +43,7 @@ def read_spark_properties(path: Path) -> dict[str, str]:
 
 def _text(path: Path, argument: str) -> str:
     try:
-        return path.read_text()
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) else "it is no UTF-8 text"
         raise OptionError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -33,6 +35,20 @@ def test_help_says_what_to_install(kfetch: Kfetch) -> None:
     assert "kfetch-jobs adds verbs" in " ".join(out.split())
     listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
     assert ["check", "infer", "explain", "options", "agents", "warm", "checkpoint"] == listed
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_an_output_without_some_letters(
+    kfetch: Kfetch, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    """A terminal may lack a letter, such as the ellipsis. The text has a question mark there."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    code, _, err = kfetch("check", "--help")
+    sys.stdout.flush()
+
+    assert (0, "") == (code, err)
+    assert b"[HOST:PORT[," in written.getvalue()
 
 
 def test_a_verb_of_the_other_distribution_is_named(kfetch: Kfetch) -> None:

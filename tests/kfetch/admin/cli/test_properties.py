@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,15 @@ def test_forms(text: str, options: dict[str, str]) -> None:
     surrogate pair in a value stays, so that ``parse`` refuses it: a password would be another one.
     """
     assert options == parse_properties(text)
+
+
+def test_files_are_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everywhere a file is UTF-8 text, also under a locale such as en_US.ISO-8859-1."""
+    monkeypatch.setattr(io, "text_encoding", lambda encoding, *_: encoding or "latin-1")
+    file = tmp_path / "client.properties"
+    file.write_bytes("ssl.key.password=geheim-ä".encode())
+
+    assert {"kafka.ssl.key.password": "geheim-ä"} == read_properties(file)
 
 
 @given(st.text())
