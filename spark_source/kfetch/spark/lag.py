@@ -12,6 +12,7 @@ connector. It skips other sources.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -83,7 +84,7 @@ class _Sample:
     """The log ends at the planning of a micro-batch."""
 
     at_s: float
-    ends: Mapping[TopicPartition, int]
+    ends: dict[TopicPartition, int]
 
 
 @dataclass(slots=True)
@@ -113,21 +114,22 @@ class LagHistory:
         progress: Mapping[str, Any],
         index: int,
         position: Mapping[TopicPartition, int],
-        latest: Mapping[TopicPartition, int],
+        latest: dict[TopicPartition, int],
         samples: list[_Sample],
     ) -> Lag:
         now_s = datetime.fromisoformat(progress["timestamp"]).timestamp()
-        _remember(samples, _Sample(now_s, latest), position)
-        return Lag(
+        _add(samples, _Sample(now_s, latest))
+        reached = {tp: _reached(tp, position[tp], samples) for tp in latest if tp in position}
+        lag = Lag(
             query=str(progress.get("name") or progress["id"]),
             source=index,
             timestamp=progress["timestamp"],
             partitions={
-                tp: _partition_lag(tp, position[tp], end, samples)
-                for tp, end in latest.items()
-                if tp in position
+                tp: _partition_lag(tp, position[tp], at, samples) for tp, at in reached.items()
             },
         )
+        _drop(samples, max(0, min(reached.values(), default=0)))
+        return lag
 
 
 def _sources(progress: Mapping[str, Any]) -> Iterator[tuple[int, Offsets, Offsets]]:
@@ -151,36 +153,44 @@ def _ends(offsets: Offsets) -> dict[TopicPartition, int]:
     return {tp: position.offset for tp, position in offsets.positions.items()}
 
 
-def _remember(
-    samples: list[_Sample], sample: _Sample, position: Mapping[TopicPartition, int]
-) -> None:
-    """Add a sample. Drop samples that no position needs any more, and one beyond the limit."""
+def _add(samples: list[_Sample], sample: _Sample) -> None:
+    """Add a sample. The log of a topic that was created again begins anew, and has no old ends."""
+    if samples:
+        last = samples[-1].ends
+        for tp in [tp for tp, end in sample.ends.items() if end < last.get(tp, 0)]:
+            for old in samples:
+                old.ends.pop(tp, None)
     samples.append(sample)
-    reached = [
-        i
-        for i, old in enumerate(samples)
-        if all(tp in old.ends and old.ends[tp] <= offset for tp, offset in position.items())
-    ]
-    if reached:
-        del samples[: reached[-1]]
+
+
+def _drop(samples: list[_Sample], needed: int) -> None:
+    """Drop the samples before the index ``needed``, and one beyond the limit."""
+    del samples[:needed]
     if len(samples) > _SAMPLES_MAX:
         between = range(1, len(samples) - 1)
         del samples[min(between, key=lambda i: samples[i + 1].at_s - samples[i - 1].at_s)]
 
 
+def _reached(tp: TopicPartition, position: int, samples: list[_Sample]) -> int:
+    """Returns the index of the last sample whose log end the position has reached, or -1.
+
+    Log ends only grow. Before a partition's first log end, there is a sample without it, or none.
+    """
+    if samples[-1].ends[tp] <= position:
+        return len(samples) - 1
+    return bisect_right(samples, position, key=lambda sample: sample.ends.get(tp, -1)) - 1
+
+
 def _partition_lag(
-    tp: TopicPartition, position: int, end: int, samples: list[_Sample]
+    tp: TopicPartition, position: int, reached: int, samples: list[_Sample]
 ) -> PartitionLag:
-    """Returns the lag, from the newest sample whose log end the position has reached."""
-    now_s = since_s = samples[-1].at_s
-    if end <= position:
+    """Returns the lag, from the index of the last sample that the position has reached."""
+    now = samples[-1]
+    if now.ends[tp] <= position:
         return PartitionLag(offsets=0)
-    for sample in reversed(samples):
-        if sample.ends.get(tp, position + 1) <= position:
-            at_most_s = now_s - sample.at_s
-            return PartitionLag(
-                offsets=end - position, at_least_s=now_s - since_s, at_most_s=at_most_s
-            )
-        if tp in sample.ends:
-            since_s = sample.at_s
-    return PartitionLag(offsets=end - position, at_least_s=now_s - since_s, at_most_s=None)
+    is_known = reached >= 0 and tp in samples[reached].ends
+    return PartitionLag(
+        offsets=now.ends[tp] - position,
+        at_least_s=now.at_s - samples[reached + 1].at_s,
+        at_most_s=now.at_s - samples[reached].at_s if is_known else None,
+    )

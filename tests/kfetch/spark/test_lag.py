@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kfetch.model import TopicPartition
 from kfetch.spark.lag import Lag, LagHistory, PartitionLag
@@ -131,6 +134,89 @@ def test_a_partition_seen_first_with_a_backlog() -> None:
 
     assert PartitionLag(offsets=3, at_least_s=0.0, at_most_s=None) == lag.partitions[B]
     assert lag.at_most_s is None
+
+
+PARTITIONS = 3
+
+
+@st.composite
+def growing_reports(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Progress every second. Log ends and positions only grow, and partitions may come later."""
+    ends, positions, reports = [0] * PARTITIONS, [0] * PARTITIONS, []
+    first = [0, *(draw(st.integers(0, 5)) for _ in range(1, PARTITIONS))]
+    for at_s in range(draw(st.integers(1, 30))):
+        known = [p for p in range(PARTITIONS) if first[p] <= at_s]
+        for p in known:
+            ends[p] += draw(st.integers(0, 4))
+            positions[p] = min(ends[p], positions[p] + draw(st.integers(0, 4)))
+        reports.append(
+            progress(at_s, {p: positions[p] for p in known}, {p: ends[p] for p in known})
+        )
+    return reports
+
+
+@given(growing_reports())
+def test_seconds_follow_from_all_earlier_progress(reports: list[dict[str, Any]]) -> None:
+    """A record has waited at least since the first progress with a higher log end, and at most
+    since the last one whose log end the query has reached. So the history forgets nothing that a
+    later report needs."""
+    history = LagHistory()
+    for count, report in enumerate(reports, 1):
+        (lag,) = history.lags(report)
+        for tp, one in lag.partitions.items():
+            seen = [each["sources"][0]["latestOffset"]["t"] for each in reports[:count]]
+            ends = [
+                (at_s, each[str(tp.partition)])
+                for at_s, each in enumerate(seen)
+                if str(tp.partition) in each
+            ]
+            position = report["sources"][0]["endOffset"]["t"][str(tp.partition)]
+            reached = [at_s for at_s, end in ends if end <= position]
+            higher = [at_s for at_s, end in ends if end > position]
+            now_s = count - 1
+            least_s = now_s - higher[0] if higher else 0
+            most_s = now_s - reached[-1] if reached else None
+
+            assert (
+                PartitionLag(offsets=ends[-1][1] - position, at_least_s=least_s, at_most_s=most_s)
+                == one
+            )
+
+
+def test_a_log_that_begins_again() -> None:
+    """A topic that was created again has lower log ends. Its seconds count from there."""
+    lag = last_lag(
+        progress(0, {0: 90, 1: 1}, {0: 90, 1: 1}),
+        progress(10, {0: 90, 1: 1}, {0: 95, 1: 2}),
+        progress(20, {0: 0, 1: 1}, {0: 4, 1: 2}),
+        progress(30, {0: 1, 1: 1}, {0: 6, 1: 2}),
+    )
+
+    assert {
+        A: PartitionLag(offsets=5, at_least_s=10.0, at_most_s=None),
+        B: PartitionLag(offsets=1, at_least_s=20.0, at_most_s=30.0),
+    } == lag.partitions
+
+
+def test_a_long_history_costs_little() -> None:
+    """Behind 60 reports, a report of a query that is behind takes few calls for each partition."""
+    calls, history, count = 0, LagHistory(), 500
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    for at_s in range(60):
+        ends = dict.fromkeys(range(count), 1000 + at_s)
+        report = progress(at_s, dict.fromkeys(range(count), at_s), ends)
+        calls, before = 0, sys.getprofile()
+        sys.setprofile(note)
+        try:
+            history.lags(report)
+        finally:
+            sys.setprofile(before)
+
+    assert calls < 40 * count
 
 
 def test_history_is_bounded() -> None:
