@@ -160,8 +160,9 @@ def _finish_batch(
 ) -> None:
     """Wait until the recorder has the micro-batch that runs now, or until no trigger runs."""
     deadline = time.monotonic() + timeout_s
-    last = query.lastProgress  # of the last finished trigger, which the recorder may not have yet
-    running = 0 if last is None else last["batchId"] + is_batch(last)
+    last = query.lastProgress  # the recorder may not have it yet
+    # An idle trigger has the number of the next micro-batch.
+    running = 0 if last is None else last["batchId"] + (1 if is_batch(last) else 0)
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         if recorder.last_number >= running:
             return
