@@ -44,7 +44,8 @@ def check(
 
     The first lines have the versions of Spark, Python, Java and libraries, the memory limit, and
     whether an agent can run here. If it can't, they say why. With --executors, the command starts a
-    Spark session with the settings of spark-defaults.conf, and asks executors for the same.
+    Spark session with the settings of spark-defaults.conf, and asks executors for the same. An
+    executor with another release of kfetch is an error.
 
     With servers or --properties, the command asks the cluster for its id, its API versions, its
     brokers and the topics that you name. Then it connects to each broker at its advertised
