@@ -24,6 +24,7 @@ from typing import Any
 
 import psutil as real_psutil
 
+from kfetch.storage.processes import ProcessStat
 from kfetch_jobs.offsets import execution, undo
 from kfetch_jobs.run import start_checks
 from kfetch_jobs.supervise import control, supervisor, wall_clock
@@ -413,16 +414,14 @@ class Subprocess(StandIn):
         return Child(machine, self._launch(machine.current, command, options["env"]))
 
 
-def _path_of_proc(machine: Machine) -> Callable[[str], Any]:
-    """Returns ``Path`` for the files of /proc/PID/stat."""
+def _stats(machine: Machine) -> Callable[[int], ProcessStat]:
+    """Returns ``process_stat`` for the processes of a machine."""
 
-    def read(text: str) -> str:
-        process = machine.processes.get(int(text.split("/")[2]))
-        if process is None:
-            raise FileNotFoundError(text)
-        return f"{process.pid} (x) S {'0 ' * 18}{process.ticks}"
+    def stat(pid: int) -> ProcessStat:
+        process = machine.processes.get(pid)
+        return ProcessStat(started=process.ticks) if process else ProcessStat()
 
-    return lambda text: SimpleNamespace(read_text=lambda **_: read(text))
+    return stat
 
 
 _LOADED = (execution, undo, start_checks, control, supervisor)
@@ -467,7 +466,7 @@ def installed(
         ("kfetch_jobs.supervise.database", "is_shared"): lambda _: False,
         ("kfetch_jobs.supervise.database", "file_system_of"): lambda _: "tmpfs",
         ("kfetch_jobs.util.mounts", "file_system_of"): lambda _: "tmpfs",
-        ("kfetch_jobs.util.process", "Path"): _path_of_proc(machine),
+        ("kfetch_jobs.util.process", "process_stat"): _stats(machine),
         ("kfetch_jobs.util.process", "_boot_id"): lambda: "boot",
     }
     clock, time = wall_clock.WallClock, stand_ins["time"]

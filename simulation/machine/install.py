@@ -27,6 +27,7 @@ _NAMES = (
     "kfetch.admin.agents",
     "kfetch.fetch.totals",
     "kfetch.spark.worker",
+    "kfetch.storage.processes",
 )
 GLOBALS: Mapping[tuple[str, str], Callable[[], Any]] = {
     ("kfetch.agent.launch", "_started"): list,

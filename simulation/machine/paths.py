@@ -132,9 +132,9 @@ class SimulatedPath(PurePosixPath):
             fail(errno.EISDIR, path)
         return bytes(inode.data)
 
-    def read_text(self, encoding: str | None = None) -> str:
+    def read_text(self, encoding: str | None = None, errors: str = "strict") -> str:
         """See Path."""
-        return self.read_bytes().decode()
+        return self.read_bytes().decode(errors=errors)
 
     def write_text(self, text: str) -> int:
         """See Path. A full disk leaves an empty file."""

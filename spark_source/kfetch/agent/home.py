@@ -23,7 +23,7 @@ from kfetch._version import __version__
 from kfetch.errors import AgentError
 from kfetch.storage.processes import process_stat
 
-_RUNTIME_DIRECTORIES = ("/tmp", f"/run/user/{os.getuid()}")  # noqa: S108 - checked below
+_RUNTIME_DIRECTORIES = ("/tmp", "/run/user/{uid}")  # noqa: S108 - checked below
 """Without XDG_RUNTIME_DIR, and what systemd sets it to (pam_systemd(8))."""
 _PATH_BYTES_MAX = 107  # sockaddr_un.sun_path, less its closing zero (unix(7))
 
@@ -137,7 +137,7 @@ def user_directories() -> list[Path]:
     """
     found = [user_directory()]
     for runtime in _RUNTIME_DIRECTORIES:
-        directory = Path(runtime, found[0].name)
+        directory = Path(runtime.format(uid=os.getuid()), found[0].name)
         with suppress(OSError):
             if directory not in found and _make_private(directory):
                 found.append(directory)
