@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from kfetch.storage.locations import local_path
-from kfetch_jobs.checkpoints.former_job import find_former_job
-from kfetch_jobs.checkpoints.location import has_run, local_directory, queries_of, query_id
+from kfetch_jobs.checkpoints.former_job import find_former_job, former_writer, queries_by
+from kfetch_jobs.checkpoints.location import has_run, local_directory, queries_of
 from kfetch_jobs.checkpoints.origin import noted_runs
-from kfetch_jobs.config import Job
+from kfetch_jobs.config import Job, TableLocation
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.progress.progress_file import last_batch
-from kfetch_jobs.progress.reports import read_pulse
 
 
 def check_fresh_start(job: Job) -> None:
@@ -55,11 +54,13 @@ def lost_offsets(job: Job) -> str:
     return ""
 
 
-def check_queries(job: Job, table: object, queries: Collection[str]) -> str:
+def check_queries(job: Job, table: TableLocation, queries: Collection[str]) -> str:
     """Returns why a job without offsets must not start; nothing if it may.
 
     ``queries`` are the ids of the queries that have written to the table.
     """
+    if queries and (former := former_writer(job, table, queries)):
+        return former.sentence(job)
     if set(queries) - set(_queries_of_others(job)):
         return _refusal(job, f"its table {table} has rows of a query that this storage lacks")
     return ""
@@ -74,10 +75,8 @@ def _refusal(job: Job, trace: str) -> str:
     )
 
 
-def _queries_of_others(job: Job) -> Iterator[object]:
+def _queries_of_others(job: Job) -> Iterator[str]:
     """The ids of the queries of other jobs, whether their files are there or not."""
     for directory in job.directory.parent.glob("*/"):
         if directory != job.directory:
-            pulse = read_pulse(directory)
-            yield query_id(directory / "checkpoint")
-            yield pulse.query if pulse else None
+            yield from queries_by(directory)

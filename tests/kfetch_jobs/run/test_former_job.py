@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from kfetch_jobs import config
-from kfetch_jobs.checkpoints.fresh_start import check_fresh_start
-from kfetch_jobs.checkpoints.origin import note_origin
+from kfetch_jobs.checkpoints import origin
+from kfetch_jobs.checkpoints.fresh_start import check_fresh_start, check_queries
+from kfetch_jobs.checkpoints.origin import note_origin, note_run
 from kfetch_jobs.config import Job
 from kfetch_jobs.errors import ConfigError
+from kfetch_jobs.progress.reports import Pulse, write_pulse
 from kfetch_jobs.run import run
 from tests.kfetch.wire.little import LittleKafka
 from tests.kfetch_jobs.commands import Command
@@ -128,5 +131,89 @@ def test_a_table_that_is_gone() -> None:
 def test_a_job_with_a_file() -> None:
     """Jobs of the project may share a topic and a table, with different transforms."""
     Path("conf/jobs/clicks.yml").write_text(Path("conf/jobs/visits.yml").read_text())
+
+    check_fresh_start(the_job())
+
+
+def ran(kafka: LittleKafka, *edits: tuple[str, str]) -> None:
+    """Leave what a run of the job ``clicks`` leaves, after edits of its file."""
+    file = Path("conf/jobs/clicks.yml")
+    text = file.read_text()
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+    job, local = the_job("clicks"), Path("data/clicks/checkpoint")
+    (local / "metadata").write_text(json.dumps({"id": QUERY}))
+    if job.checkpoint != str(local.absolute()):
+        elsewhere = Path("conf/ck/clicks")  # of a store, this host has only the copy of the note
+        elsewhere.parent.mkdir()
+        os.rename(local, elsewhere)
+    note_origin(job, {})
+    note_run(job, {"clicks": frozenset({kafka.topics["clicks"].topic_id.hex})})
+    write_pulse(job.directory, Pulse(at=time.time(), batch=0, query=QUERY))
+    table()
+
+
+@pytest.mark.parametrize("new", ["checkpoint: ck/visits\n", ""], ids=["renamed", "dropped"])
+def test_an_explicit_checkpoint(kafka: LittleKafka, new: str) -> None:
+    """Its note lies beside it, where nobody looks after a rename. The table's log tells."""
+    old = "checkpoint: ck/clicks\n"
+    ran(kafka, ("sink:\n", f"{old}sink:\n"))
+    rename()
+    file = Path("conf/jobs/visits.yml")
+    file.write_text(file.read_text().replace(old, new))
+
+    with pytest.raises(ConfigError, match="name its checkpoint in this job's file"):
+        check_fresh_start(the_job())
+    assert "job clicks, whose file is gone" in check_queries(the_job(), the_job().target, {QUERY})
+
+
+def test_a_pattern_with_a_checkpoint_in_a_store(
+    kafka: LittleKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pattern names no topics, but the note has the ids of those that it matched."""
+    monkeypatch.setattr(origin, "stored_note", lambda _: None)
+    old = "checkpoint: s3a://lake/clicks\n"
+    ran(kafka, ("sink:\n", f"{old}sink:\n"), ("subscribe: clicks", "subscribePattern: cli.*"))
+    rename()
+    file = Path("conf/jobs/visits.yml")
+    file.write_text(file.read_text().replace(old, "checkpoint: s3a://lake/visits\n"))
+
+    with pytest.raises(ConfigError, match="written topic clicks to the same table"):
+        check_fresh_start(the_job())
+
+
+def test_a_moved_project(
+    kafka: LittleKafka, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note has the table's path of before. The table's log still tells."""
+    ran(kafka)
+    rename()
+    os.rename(project, project.with_name("moved"))
+    monkeypatch.chdir(project.with_name("moved"))
+
+    with pytest.raises(ConfigError, match="written topic clicks to the same table"):
+        check_fresh_start(the_job())
+
+
+@pytest.mark.parametrize("value", ["false", "no"])
+def test_a_disabled_job(kafka: LittleKafka, value: str) -> None:
+    """A file that is copied to a new name, and disabled under the old one, is a rename too."""
+    ran(kafka)
+    file = Path("conf/jobs/clicks.yml")
+    file.with_name("visits.yml").write_text(file.read_text())
+    check_fresh_start(the_job())
+    file.write_text(f"enabled: {value}\n{file.read_text()}")
+
+    with pytest.raises(ConfigError, match="job clicks, whose file is disabled, has written topic"):
+        check_fresh_start(the_job())
+
+
+def test_a_job_that_never_ran(kafka_of_new_job: LittleKafka) -> None:
+    """A run that planned nothing notes its tables too, and has written no rows."""
+    note_origin(the_job("clicks"), {})
+    table(None)
+    rename()
 
     check_fresh_start(the_job())

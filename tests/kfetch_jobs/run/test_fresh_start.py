@@ -124,6 +124,7 @@ def test_each_table_counts(kafka_of_new_job: LittleKafka, trace: str) -> None:
 @pytest.mark.parametrize("known", ["metadata", "pulse"])
 def test_a_table_of_other_jobs(known: str) -> None:
     """A query of another job in this storage may write to the same table."""
+    job(JOB, "visits")
     other = Path("new/visits")
     (other / "checkpoint").mkdir(parents=True)
     if known == "metadata":
@@ -210,7 +211,9 @@ def test_an_unreadable_checkpoint_of_a_job_with_other_tables() -> None:
     offsets = directory / "checkpoint" / "offsets"
     offsets.parent.mkdir(parents=True)
     offsets.symlink_to("offsets")
-    (directory / "pulse.json").write_text(json.dumps({"at": 1.0, "batch": 1, "query": QUERY}))
+    job(JOB, "views")
+    Path("new/views").mkdir()
+    Path("new/views/pulse.json").write_text(json.dumps({"at": 1.0, "batch": 1, "query": QUERY}))
     note = directory / "checkpoint.origin.json"
     note.write_text(json.dumps({"tables": ["other"], "topics": ["clicks"]}))
 
