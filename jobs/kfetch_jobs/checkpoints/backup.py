@@ -29,6 +29,7 @@ from kfetch_jobs.util.files import sync, write_json
 KEPT_MAX = 20
 """Limit of backups. kfetch removes older ones."""
 _RECORD = "move.json"
+_TICK_S = 0.001
 
 
 class Stage(StrEnum):
@@ -120,16 +121,18 @@ def create_backup(
 
     A power cut loses no part of it.
 
-    ``now_s`` is in seconds since 1970.
+    ``now_s`` is in seconds since 1970. If the clock was set back, the backup is dated just after
+    the one before, so that the order of moves stays.
     """
-    home = _backups_directory(checkpoint.path)
-    stamp = datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    home, earlier = _backups_directory(checkpoint.path), all_backups(checkpoint.path)
+    at_s = max([now_s, *(backup.at_s + _TICK_S for backup in earlier[-1:])])
+    stamp = datetime.fromtimestamp(at_s, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     path = home / f"{stamp}-{batch}"
     _copy_tree(checkpoint.path, path)
     backup = Backup(
         path=path,
         verb=verb,
-        at_s=now_s,
+        at_s=at_s,
         batch=batch,
         stage=Stage.BEGUN,
         tables=tuple(tables),
@@ -138,9 +141,8 @@ def create_backup(
     ).record_stage(Stage.BEGUN)
     if isinstance(path, Path) and isinstance(home, Path):
         sync(*path.rglob("*"), path, home, home.parent)
-    for old in all_backups(checkpoint.path)[:-KEPT_MAX]:
-        if old.path != path:  # it comes first if the clock was set back
-            shutil.rmtree(old.path) if isinstance(old.path, Path) else old.path.remove_tree()
+    for old in earlier[: 1 - KEPT_MAX]:
+        shutil.rmtree(old.path) if isinstance(old.path, Path) else old.path.remove_tree()
     return backup
 
 
@@ -167,14 +169,9 @@ def _recorded(home: StoredPath) -> list[StoredPath]:
 
 
 def last_move(checkpoint: StoredPath) -> Backup | None:
-    """Returns the backup of the last move that was not undone; None without one.
-
-    A move that has not ended is the last one, whatever the clock said: no other begins before its
-    end.
-    """
+    """Returns the backup of the last move that was not undone; None without one."""
     moves = [backup for backup in all_backups(checkpoint) if backup.stage is not Stage.UNDONE]
-    unfinished = [backup for backup in moves if backup.stage is not Stage.DONE]
-    return next(reversed(unfinished or moves), None)
+    return next(reversed(moves), None)
 
 
 def interrupted_move(job: Job) -> Backup | None:

@@ -93,6 +93,18 @@ def test_old_backups_go(place: StoredPath, monkeypatch: pytest.MonkeyPatch) -> N
     assert [1.5, 1.75] == [each.at_s for each in backup.all_backups(place)]
 
 
+def test_a_clock_that_was_set_back(place: StoredPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last move is still the last one, and its backup is not the oldest, which goes first."""
+    monkeypatch.setattr(backup, "KEPT_MAX", 2)
+    before = read_checkpoint(place)
+    for batch, now_s in ((8, 43_200.0), (9, 39_600.0), (10, 39_601.0)):
+        backup.create_backup(before, "reset", batch, (), now_s).record_stage(Stage.DONE)
+        last = backup.last_move(place)
+        assert last is not None
+        assert batch == last.batch
+    assert [9, 10] == [each.batch for each in backup.all_backups(place)]
+
+
 def test_an_interrupted_move(asked: Ask, place: StoredPath) -> None:
     """The job does not run, and no other move begins, until an undo."""
     asked("reset", "--to-latest", "--execute")
