@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfetch.errors import OptionError
-from kfetch.storage.settings import PLAIN_HTTP, StoreSettings
+from kfetch.storage.settings import StoreSettings
 
 SCHEMES = ("abfss", "abfs")
 """Schemes of URIs in Azure's storage. ABFS may do without TLS for the second one."""
@@ -76,7 +76,7 @@ def _endpoint(scheme: str, account: str, host: str, settings: StoreSettings) -> 
         address = f"{emulator}/{account}"
     if secure:
         return {"endpoint": f"https://{address}"}
-    return {"endpoint": f"http://{address}", **PLAIN_HTTP}
+    return {"endpoint": f"http://{address}", "client_options": {"allow_http": True}}
 
 
 def _credentials(settings: StoreSettings) -> dict[str, str]:

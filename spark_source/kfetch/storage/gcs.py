@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfetch.errors import OptionError
-from kfetch.storage.settings import PLAIN_HTTP, StoreSettings
+from kfetch.storage.settings import StoreSettings
 
 SCHEMES = ("gs",)
 """The scheme of URIs in Google's Cloud Storage."""
@@ -20,6 +20,7 @@ SCHEMES = ("gs",)
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _FORMS = ("spark.hadoop.fs.gs.{}", "spark.hadoop.google.cloud.{}")
 _KEY_FILE = "auth.service.account.json.keyfile"
+_PROXY = "proxy.address"
 _ROOT = "storage.root.url"
 _URL = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?/?")
 _FROM_ENVIRONMENT = {"APPLICATION_DEFAULT", "COMPUTE_ENGINE"}
@@ -30,6 +31,7 @@ _WITHOUT_EQUAL = (
     "auth.service.account.private.key",
     "auth.service.account.keyfile",
     "encryption.key",
+    "proxy.username",
 )
 """Beginnings of settings that the client can't follow."""
 
@@ -51,16 +53,15 @@ def gcs_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
     for name in sorted(names):
         if name.startswith(_WITHOUT_EQUAL) and own.get(name):
             raise own.error(name, "kfetch can't follow {}", f"use {_KEY_FILE}")
-    return {"bucket": bucket, **_root(own), **_credentials(own)}
-
-
-def _root(settings: StoreSettings) -> dict[str, Any]:
-    if not (url := settings.get(_ROOT)):
-        return {}
-    if not _URL.fullmatch(url):
-        raise settings.error(_ROOT, "{} is no address of a store", "write https://host")
-    plain = PLAIN_HTTP if url.startswith("http:") else {}
-    return {"base_url": url.rstrip("/"), **plain}
+    url = own.get(_ROOT)
+    if url and not _URL.fullmatch(url):
+        raise own.error(_ROOT, "{} is no address of a store", "write https://host")
+    return {
+        "bucket": bucket,
+        **({"base_url": url.rstrip("/")} if url else {}),
+        **own.client_options(url, own.get(_PROXY), _PROXY),
+        **_credentials(own),
+    }
 
 
 def _credentials(settings: StoreSettings) -> dict[str, Any]:

@@ -27,6 +27,7 @@ _FIRST_PAUSE_S = 0.1
 _CLIENT_S = 600
 """Seconds for which paths of a bucket share a client. The next one reads files with keys anew."""
 _CLIENTS_MAX = 8
+_TOKEN = "AWS_SESSION_TOKEN"  # noqa: S105 - the name of a variable, which obstore and delta-rs read
 
 READABLE = "file:, s3a:, abfss:, gs: and hdfs:"
 """What ``stored_path`` has a driver for, in words for errors."""
@@ -164,6 +165,15 @@ def _opened(
             f"kfetch can't read {text} without the package {missing.name}",
             action=f"install it with pip install 'kfetch[{kind.extra}]'",
         ) from None
+    if {"access_key_id"} == arguments.keys() & {
+        "access_key_id",
+        "session_token",
+    } and os.environ.get(_TOKEN):
+        raise OptionError(
+            f"fs.s3a.access.key has a key for {text}, and the client would send {_TOKEN} with it, "
+            "the token of another key",
+            action=f"remove {_TOKEN}, or set fs.s3a.session.token",
+        )
     around = (frozenset(os.environ.items()), monotonic() // _CLIENT_S)
     try:
         return _client(kind.store, json.dumps(arguments, sort_keys=True), patience, around)

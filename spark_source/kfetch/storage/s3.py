@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfetch.errors import OptionError
-from kfetch.storage.settings import PLAIN_HTTP, StoreSettings
+from kfetch.storage.settings import StoreSettings
 
 SCHEMES = ("s3a", "s3", "s3n")
 """Schemes of URIs in S3. Spark distributions differ in which they serve."""
 
 _SPARK = "spark.hadoop.fs.s3a.{}"
+_HADOOP = "spark.hadoop.hadoop.{}"
 _KEYS = {
     "access.key": "access_key_id",
     "secret.key": "secret_access_key",
@@ -42,6 +43,9 @@ _WITHOUT_EQUAL = {
     ),
     "encryption.context": "remove it",
     "server-side-encryption-algorithm": "set fs.s3a.encryption.algorithm in its place",
+    "accesspoint.arn": "name the access point's alias as the bucket in the URI",
+    "endpoint.fips": "set fs.s3a.endpoint to s3-fips.REGION.amazonaws.com",
+    "proxy.username": "use a proxy without a log-in",
 }
 """Settings that kfetch can't follow, and what to do: a keystore of Java, say, and an old name."""
 _ENCRYPTIONS = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
@@ -86,12 +90,16 @@ def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
         )
     own = _SPARK.format(f"bucket.{bucket}.{{}}")
     of_bucket = StoreSettings(settings, (own, _SPARK), _SPARK)
-    for name, action in _WITHOUT_EQUAL.items():
-        if of_bucket.get(name):
-            raise of_bucket.error(name, "kfetch can't follow {}", action)
+    for one in (of_bucket, StoreSettings(settings, (_HADOOP,), _HADOOP)):
+        for name, action in _WITHOUT_EQUAL.items():
+            if one.get(name, "false") != "false":
+                raise one.error(name, "kfetch can't follow {}", action)
+    endpoint = _endpoint(bucket, of_bucket)
     return {
         "bucket": bucket,
-        **_endpoint(bucket, of_bucket),
+        **endpoint,
+        **_client_options(endpoint.get("endpoint", "https:"), of_bucket),
+        **({"request_payer": True} if of_bucket.is_true("requester.pays.enabled", "") else {}),
         **_credentials(of_bucket),
         **_encryption(of_bucket),
     }
@@ -109,13 +117,20 @@ def _endpoint(bucket: str, settings: StoreSettings) -> dict[str, Any]:
     scheme = scheme or ("https" if secure else "http")
     in_host = not in_path and _can_be_in_host(bucket, scheme, host)
     aws = _AWS.search(host)
-    result = {
+    return {
         # obstore takes such an endpoint for one that begins with the bucket already.
         "endpoint": f"{scheme}://{f'{bucket}.' if in_host else ''}{host}{rest}",
         "virtual_hosted_style_request": in_host,
         "region": region or (aws["region"] if aws else _REGION),
     }
-    return result | PLAIN_HTTP if scheme == "http" else result
+
+
+def _client_options(endpoint: str, settings: StoreSettings) -> dict[str, Any]:
+    """Returns the options of the client for an endpoint, with the proxy that S3A has too."""
+    secure = settings.is_true("connection.ssl.enabled", "true")
+    port = settings.get("proxy.port") or ("443" if secure else "80")
+    proxy = f"{host}:{port}" if (host := settings.get("proxy.host")) else ""
+    return settings.client_options(endpoint, proxy, "proxy.host")
 
 
 def _url(settings: StoreSettings, text: str) -> tuple[str, str, str]:

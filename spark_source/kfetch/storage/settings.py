@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kfetch.errors import OptionError
 
-PLAIN_HTTP = {"client_options": {"allow_http": True}}
-"""The argument of obstore's stores for an endpoint without TLS."""
-
 _PRINTABLE = re.compile(r"[!-~]+")
+_PROXY = re.compile(r"[A-Za-z0-9._-]+:[0-9]{1,5}")
 
 
 class StoreSettings:
@@ -44,3 +43,16 @@ class StoreSettings:
         """Returns the error about a setting. ``sentence``: with {} for its full name."""
         full = self._shown.format(name)
         return OptionError(sentence.format(full), action=action, option=name)
+
+    def client_options(self, url: str, proxy: str, proxy_name: str) -> dict[str, Any]:
+        """Returns obstore's argument for an endpoint without TLS, and for a proxy.
+
+        ``proxy``: host and port, or nothing. ``proxy_name``: its setting, for the error.
+        """
+        if proxy and not _PROXY.fullmatch(proxy):
+            raise self.error(proxy_name, "{} is no address of a proxy", "name a host and a port")
+        options = {
+            **({"allow_http": True} if url.startswith("http:") else {}),
+            **({"proxy_url": f"http://{proxy}"} if proxy else {}),
+        }
+        return {"client_options": options} if options else {}

@@ -33,6 +33,10 @@ def config(settings: dict[str, str], prefix: str = "fs.gs.") -> dict[str, Any]:
             {"storage.root.url": "http://127.0.0.1:1"},
             {"base_url": "http://127.0.0.1:1", "client_options": {"allow_http": True}},
         ),
+        (
+            {"proxy.address": "proxy.corp:3128"},
+            {"client_options": {"proxy_url": "http://proxy.corp:3128"}},
+        ),
         ({"project.id": "p", "encryption.key": ""}, {}),
     ],
 )
@@ -64,6 +68,8 @@ def test_the_name_of_today_wins() -> None:
         ({"auth.impersonation.service.account.for.user.x": "pa55"}, "follow .*impersonation"),
         ({"auth.access.token.provider.impl": "com.pa55"}, "follow .*auth.access.token.provider"),
         ({"encryption.key": "pa55"}, "follow .*encryption.key"),
+        ({"proxy.username": "pa55"}, "follow .*proxy.username"),
+        ({"proxy.address": "pa55@host"}, r"fs\.gs\.proxy\.address is no address of a proxy"),
         ({"storage.root.url": "ftp://pa55"}, r"storage\.root\.url is no address of a store"),
     ],
 )

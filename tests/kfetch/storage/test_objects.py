@@ -201,7 +201,7 @@ def test_paths_share_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first is client("other")
     made = [first, client(name="new"), client(wait_s=2.0)]
     with monkeypatch.context() as changed:
-        changed.setenv("AWS_SESSION_TOKEN", "new")
+        changed.setenv("AWS_ROLE_ARN", "new")
         made.append(client())
     now += 600
     made.append(client())

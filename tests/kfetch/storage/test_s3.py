@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from kfetch.errors import OptionError
+from kfetch.storage.open import stored_path
 from kfetch.storage.s3 import s3_config
 
 KEYS = {"access.key": "a", "secret.key": "b"}
@@ -67,6 +69,18 @@ SDK = "software.amazon.awssdk.auth.credentials."
             {**KEYS, "aws.credentials.provider": f"{AUTH}SimpleAWSCredentialsProvider"},
             {"access_key_id": "a"},
         ),
+        (
+            {"proxy.host": "proxy.corp", "proxy.port": "3128", "endpoint": "http://minio"},
+            {"client_options": {"allow_http": True, "proxy_url": "http://proxy.corp:3128"}},
+        ),
+        ({"proxy.host": "p"}, {"client_options": {"proxy_url": "http://p:443"}}),
+        (
+            {"proxy.host": "p", "connection.ssl.enabled": "false"},
+            {"client_options": {"proxy_url": "http://p:80"}},
+        ),
+        ({"requester.pays.enabled": "true"}, {"request_payer": True}),
+        ({"requester.pays.enabled": "false"}, {"request_payer": None}),
+        ({"endpoint.fips": "false"}, {"client_options": None}),
     ],
 )
 def test_settings_of_a_bucket(settings: dict[str, str], config: dict[str, Any]) -> None:
@@ -163,12 +177,37 @@ def test_keys_are_left_out_for_a_provider_of_the_environment() -> None:
         ("bucket.lake.encryption.algorithm", "SSE-C", "can't use the algorithm SSE-C"),
         ("encryption.context", "team=shop", r"follow spark\.hadoop\.fs\.s3a\.encryption\.context"),
         ("server-side-encryption-algorithm", "SSE-KMS", r"server-side.*: set fs\.s3a\.enc"),
+        ("bucket.lake.accesspoint.arn", "arn:aws:s3:eu-west-1:1:accesspoint/x", "the bucket in"),
+        ("endpoint.fips", "true", r"follow spark\.hadoop\.fs\.s3a\.endpoint\.fips"),
+        ("proxy.username", "jo", r"follow spark\.hadoop\.fs\.s3a\.proxy\.username"),
+        ("proxy.host", "http://jo:pa55word@proxy", r"fs\.s3a\.proxy\.host is no address"),
     ],
 )
 def test_settings_that_cannot_be_followed(name: str, value: str, sentence: str) -> None:
     """kfetch would see other objects than Spark, so the error names the setting."""
     with pytest.raises(OptionError, match=sentence):
         s3_config("lake", {f"spark.hadoop.fs.s3a.{name}": value})
+
+
+def test_a_keystore_of_hadoop() -> None:
+    """Hadoop looks there before it takes the keys among the settings, and kfetch can't."""
+    with pytest.raises(OptionError, match=r"follow spark\.hadoop\.hadoop\.security\.credential"):
+        s3_config("lake", {"spark.hadoop.hadoop.security.credential.provider.path": "jceks://x"})
+
+
+@pytest.mark.parametrize(("token", "refused"), [({}, True), ({"session.token": "own"}, False)])
+def test_a_token_of_the_environment(
+    token: dict[str, str], refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It belongs to another key than that of the settings. Both clients would send it."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "theirs")
+    full = {f"spark.hadoop.fs.s3a.{name}": value for name, value in {**KEYS, **token}.items()}
+    told = (
+        pytest.raises(OptionError, match="remove AWS_SESSION_TOKEN") if refused else nullcontext()
+    )
+
+    with told:
+        stored_path("s3a://lake/x", full)
 
 
 def test_a_directory_bucket() -> None:
