@@ -21,6 +21,7 @@ from kfetch.options.oauth import OauthLogin
 from kfetch.options.sasl import AwsLogin, KerberosLogin, SaslOptions
 from kfetch.reactions import Api, Reaction, reaction
 from kfetch.wire.diagnosis import Listener, Verdict, wrong_listener
+from kfetch.wire.http_request import server_words
 from kfetch.wire.sasl.mechanisms import Exchange, ExchangeFailed, oauthbearer, plain, scram
 
 _ROUNDS_MAX = 20
@@ -31,7 +32,6 @@ _AGAIN_MIN_S = 1.1
 _NEVER = float("inf")
 _MECHANISM_NAME = re.compile(r"[A-Z0-9_-]{1,20}")
 _MECHANISMS_MAX = 10
-_MESSAGE_MAX = 300
 
 
 class Caller(Protocol):
@@ -59,6 +59,8 @@ class Login:
         self._again_at = _NEVER
         self._ends_at = _NEVER
         self._succeeded = False
+        self._secrets: tuple[str, ...] = ()
+        """What this log-in sends, and a broker may repeat."""
 
     def is_due(self) -> bool:
         """Returns whether to log in again before the next request."""
@@ -107,17 +109,21 @@ class Login:
             from kfetch.wire.sasl import tokens
 
             text = tokens.token(login.source, deadline)
+            self._secrets = (text,)
             forget = partial(tokens.forget, login.source, text)
             return oauthbearer(text, login.extensions), forget
         if isinstance(login, AwsLogin):
             from kfetch.wire.sasl import aws
 
             found = aws.aws_keys(login, deadline)
+            token = found[0].session_token
+            self._secrets = (token.reveal(),) if token else ()
             return aws.aws_msk_iam(login, self._host, found), partial(aws.forget, login, found)
         if isinstance(login, KerberosLogin):
             from kfetch.wire.sasl.kerberos import gssapi_exchange
 
             return gssapi_exchange(login, self._host, deadline), _nothing
+        self._secrets = (login.password.reveal(),)
         if self._options.mechanism == "PLAIN":
             return plain(login), _nothing
         return scram(self._options.mechanism, login), _nothing
@@ -161,7 +167,7 @@ class Login:
     def _check(self, connection: Caller, api: Api, code: int, message: str) -> None:
         if code == codes.NONE:
             return
-        text = " ".join(message.split())[:_MESSAGE_MAX] or codes.description(code)
+        text = server_words(message, self._secrets).strip() or codes.description(code)
         if reaction(api, code) is Reaction.FAIL and not (
             self._succeeded and code == codes.ILLEGAL_SASL_STATE
         ):

@@ -131,6 +131,31 @@ REFUSED = (
 )
 
 
+@pytest.mark.parametrize(
+    ("sasl", "secret"),
+    [
+        (alice(password="hunter2hunter2"), "hunter2hunter2"),
+        (bearer("eyJhbGciOi.c2ln"), "eyJhbGciOi.c2ln"),
+    ],
+    ids=["PLAIN", "OAUTHBEARER"],
+)
+def test_a_broker_that_repeats_a_secret(
+    broker: ScriptedBroker, sasl: SaslOptions, secret: str
+) -> None:
+    """The error hides it, and has no signs that steer a terminal."""
+    LoginServer(broker, ALL)
+    message = f"unknown {secret}\x1b]0;owned\x07\nin realm x"
+    refusal = SaslAuthenticateResponse(
+        error_code=58, error_message=message, auth_bytes=b"", session_lifetime_ms=0
+    )
+    broker.answer(SaslAuthenticateRequest, refusal)
+
+    with pytest.raises(AuthenticationFailed) as caught:
+        opened(broker, sasl)
+    assert "SASL_AUTHENTICATION_FAILED (58): unknown [hidden] ]0;owned in r" in caught.value.message
+    assert secret not in repr(vars(caught.value))
+
+
 def test_a_wrong_password(broker: ScriptedBroker) -> None:
     """The error has the broker's own words, the user, and not the password. It is final."""
     LoginServer(broker, ALL)
