@@ -10,6 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ _ATTEMPTS = 10
 commits that only add or rewrite files."""
 _PROBE_MAX = 8 << 20
 """The largest commit, in bytes, with which a store is asked whether it knows conditions."""
+_PROBES_MAX = 20
+"""How many of the last commits are looked at for one of this size."""
 _PROBE_S = 30
 """How long this is repeated while the store fails: the client repeats no conditional write."""
 _PROBE_PAUSE_S = 0.5
@@ -117,16 +120,26 @@ class TableLog:
 
     def _check_store(self) -> None:
         """Raises TableRefused for a store that would let one commit replace another one."""
-        newest = self._commit_file(self._table.version())
-        if not isinstance(newest, ObjectPath) or newest.head()[1] > _PROBE_MAX:
-            return
-        if not _patiently(versioned(newest).is_conditional):
+        probe = self._small_commit()
+        if probe and not _patiently(versioned(probe).is_conditional):
             raise TableRefused(
                 f"the store of the table {self._directory} ignores conditional writes "
                 "(If-None-Match), so one commit could replace another one",
                 action="use a store that knows them, as S3 does, or write with Spark: "
                 "writeStream.format('delta')",
             )
+
+    def _small_commit(self) -> ObjectPath | None:
+        """Returns the newest small commit in a store; None if the last ones are all large."""
+        newest = self._table.version()
+        for version in range(newest, max(-1, newest - _PROBES_MAX), -1):
+            file = self._commit_file(version)
+            if not isinstance(file, ObjectPath):
+                return None
+            with suppress(FileNotFoundError):  # a checkpoint has replaced it
+                if file.head()[1] <= _PROBE_MAX:
+                    return file
+        return None
 
     def has_batch(self, query: str, batch: int) -> bool:
         """Returns whether the log has a micro-batch of a query, or a later one."""
@@ -174,7 +187,7 @@ class TableLog:
         Raises TableRefused if the table has changed so that the files do not fit any more. After an
         OSError, the commit may be in the log, or get there later.
         """
-        from deltalake.exceptions import CommitFailedError
+        from deltalake.exceptions import CommitFailedError, DeltaError
 
         _check_files(self._directory, files)
         first: int | None = None
@@ -187,12 +200,13 @@ class TableLog:
             try:
                 with plain_errors(self._directory):
                     self._add(query, batch, files)
-            except OSError:  # the answer may be lost, and not the commit
-                if not (self.has_batch(query, batch) and self._has_own(files, first)):
-                    raise
-                return True
-            except CommitFailedError as cause:
-                if attempt == _ATTEMPTS:
+            except (OSError, DeltaError) as cause:
+                # The answer may be lost, or what delta-rs does behind a commit failed.
+                if self.has_batch(query, batch) and self._has_own(files, first):
+                    where = f"micro-batch {batch} is in the table {self._directory}"
+                    log.warning("kfetch: %s, and then delta-rs failed: %s", where, cause)
+                    return True
+                if not isinstance(cause, CommitFailedError) or attempt == _ATTEMPTS:
                     raise
                 log.info("kfetch: micro-batch %d is committed again: %s", batch, cause)
             else:

@@ -217,6 +217,23 @@ def test_the_caller_is_asked_before_each_try(
     assert [1] == numbers(table)
 
 
+def test_a_failure_behind_the_commit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """delta-rs writes a checkpoint of the log after some commits. If that fails, the micro-batch is
+    in the table nevertheless. The query goes on, and the log names the table and the cause."""
+    table = Table(tmp_path / "t", COLUMNS)
+    table.append(QUERY, 0, rows(1))
+    properties = {"delta.checkpointInterval": "3"}
+    DeltaTable(str(table.directory)).alter.set_table_properties(properties)
+    in_the_way = table.directory / "_delta_log" / f"{5:020}.checkpoint.parquet" / "x"
+    in_the_way.mkdir(parents=True)
+
+    for batch in range(1, 9):
+        assert table.append(QUERY, batch, rows(batch))
+
+    assert [1, *range(1, 9)] == numbers(table)
+    assert f"is in the table {table.directory}, and then delta-rs failed: " in caplog.text
+
+
 def constraint(directory: Path) -> None:
     """Somebody adds a constraint."""
     DeltaTable(str(directory)).alter.add_constraint({"small": "n < 5"})

@@ -297,10 +297,18 @@ def test_a_store_that_fails_at_the_start(
     assert 3 == proxy.faults
 
 
+@pytest.mark.parametrize("large", [False, True])
 def test_a_store_that_ignores_conditions(
-    place: ObjectPath, monkeypatch: pytest.MonkeyPatch
+    place: ObjectPath, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
-    """It is refused before the first file, because nobody would notice a lost commit."""
+    """It is refused before the first file, because nobody would notice a lost commit. If the newest
+    commit is large, an earlier one shows it."""
+    if large:
+        many = [file for number in range(9) for file in files_of(place, proxy, number)]
+        log_of(place).commit(QUERY, 0, many, lambda: None)
+        sizes = [(place / "_delta_log" / f"{number:020}.json").head()[1] for number in (0, 1)]
+        assert sizes[0] < sizes[1]
+        monkeypatch.setattr("kfetch.delta.log._PROBE_MAX", sizes[0])
 
     def unconditional(path: ObjectPath, content: bytes, _: str | None) -> str:
         return str(path.store.put(path.key, content)["e_tag"])
