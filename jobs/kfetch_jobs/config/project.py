@@ -102,8 +102,8 @@ class Project:
         return with_placeholders(sentence, dict(self.secrets))  # a copy: other threads read files
 
     def jobs(self) -> list[str]:
-        """Returns the names of all jobs, sorted."""
-        return sorted(path.stem for path in self._directory.glob("*.yml"))
+        """Returns the names of all jobs, sorted. No other name gets further than a mistake."""
+        return sorted(path.stem for path in self._files("yml") if is_job_name(path.stem))
 
     def job(self, name: str) -> Job:
         """Read, check and return one job. Raises ConfigError with all of its mistakes."""
@@ -112,10 +112,6 @@ class Project:
             raise ConfigError(
                 f"there is no job {name} in {display(self._directory)}: "
                 f"{suggestion(name, self.jobs())}"
-            )
-        if not is_job_name(name):
-            raise ConfigError(
-                f"{display(path)}:1: {name} cannot name a job: letters, digits, _ and - can"
             )
         document = read(path, self.environ, {"storage": str(self.storage)}, self.texts)
         self.secrets.update(document.secrets)
@@ -163,8 +159,20 @@ class Project:
 
     def _misnamed_files(self) -> Iterator[str]:
         """Files with the suffix of YAML that kfetch does not read."""
-        for path in sorted(self._directory.glob("*.yaml")):
-            yield f"{display(path)}:1: is not read: name it {path.stem}.yml"
+        for path in self._files("yaml"):
+            yield f"{_printable(path)}:1: is not read: name it {_printable(path.stem)}.yml"
+        for path in self._files("yml"):
+            if not is_job_name(path.stem):
+                name = _printable(path.stem)
+                yield (
+                    f"{_printable(path)}:1: {name} cannot name a job: letters, digits, _ and - can"
+                )
+
+    def _files(self, suffix: str) -> Iterator[Path]:
+        """The files of jobs. Editors and macOS leave hidden ones there."""
+        for path in sorted(self._directory.glob(f"*.{suffix}")):
+            if not path.name.startswith("."):
+                yield path
 
     @property
     def _directory(self) -> Path:
@@ -210,6 +218,12 @@ class Project:
 
     def _resolved(self, path: str) -> str:
         return absolute_location(path, self.path.parent)
+
+
+def _printable(name: Path | str) -> str:
+    """Returns a file's name as text. It may have bytes that are not UTF-8."""
+    text = display(name) if isinstance(name, Path) else name
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _transform_mistakes(job: Job) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -356,6 +357,25 @@ def test_all_mistakes_of_all_jobs(project: Path) -> None:
     assert ["users.yaml:1", "clicks.yml:14", "clicks.yml:15", "orders.yml:2"] == [
         place.removeprefix("conf/jobs/") for place in places
     ]
+
+
+def test_files_that_name_no_job(project: Path) -> None:
+    """Hidden files of editors and of macOS are no jobs. Another name is told as a mistake, whatever
+    its bytes are, and is never a job's: the supervisor's database takes UTF-8 alone."""
+    jobs = project / "conf" / "jobs"
+    (jobs / ".#clicks.yml").symlink_to("joe@host.1234")
+    for name in (b"._clicks.yml", b".clicks.yaml", b"my job.yml", b"caf\xe9.yml", b"caf\xe9.yaml"):
+        (jobs / os.fsdecode(name)).write_text(JOB)
+    found = config.load(config.find(project), ENVIRON)
+    valid, mistakes = found.jobs_and_mistakes()
+
+    assert (["clicks"], ["clicks"]) == (found.jobs(), [*valid])
+    ends = [one.partition("/jobs/")[2] for one in mistakes]
+    assert [
+        "caf\\udce9.yaml:1: is not read: name it caf\\udce9.yml",
+        "caf\\udce9.yml:1: caf\\udce9 cannot name a job: letters, digits, _ and - can",
+        "my job.yml:1: my job cannot name a job: letters, digits, _ and - can",
+    ] == sorted(ends)
 
 
 def test_a_cycle_is_told_once(project: Path) -> None:
