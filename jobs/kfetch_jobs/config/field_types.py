@@ -17,10 +17,21 @@ from kfetch_jobs.config.yamlfile import suggestion
 
 Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 """Spark and Kafka take options as text. Editors may take some of the texts for numbers."""
-Options = dict[str, Text]
 
 
-def _spark_settings(settings: Options) -> Options:
+def _distinct(options: dict[str, str]) -> dict[str, str]:
+    first: dict[str, str] = {}
+    for name in options:
+        if (other := first.setdefault(name.lower(), name)) != name:
+            raise ValueError(f"{name} stands here a second time, as {other}")
+    return options
+
+
+Options = Annotated[dict[str, Text], AfterValidator(_distinct)]
+"""Their names have no case."""
+
+
+def _spark_settings(settings: dict[str, str]) -> dict[str, str]:
     for name in settings:
         if not name.startswith("spark."):
             raise ValueError(f"{name} is no Spark setting: they start with spark.")
@@ -29,7 +40,7 @@ def _spark_settings(settings: Options) -> Options:
     return settings
 
 
-SparkSettings = Annotated[Options, AfterValidator(_spark_settings)]
+SparkSettings = Annotated[dict[str, Text], AfterValidator(_spark_settings)]
 
 DURATION_PATTERN = r"^\d+\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)$"
 _DURATION = re.compile(r"(?P<count>\d+)\s*(?P<unit>[a-z]+)")

@@ -129,6 +129,15 @@ class Source(Model):
     options: Options = Field(default_factory=dict, repr=False)
     """Any option of ``format("kfetch")``."""
 
+    @field_validator("options")
+    @classmethod
+    def _no_strategy(cls, options: Options) -> Options:
+        known = {name.lower() for name in SUBSCRIPTION_OPTIONS}
+        for name in options:
+            if name.lower() in known:
+                raise ValueError(f"{name} belongs beside options, and not into them")
+        return options
+
     @model_validator(mode="after")
     def _one_strategy(self) -> Self:
         if len(self.strategy()) != 1:

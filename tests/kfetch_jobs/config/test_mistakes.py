@@ -26,6 +26,11 @@ IN_PROJECT = [
     ("env:SERVERS", "file:/dev/zero", "6: /dev/zero is longer than 64 KiB"),
     ("  local:", "  local: [", "6: not YAML: "),
     ("clusters:", "spark:", "4: spark stands here a second time"),
+    (
+        "    fetch.max.bytes",
+        "    Fetch.Max.Bytes: 5\n    fetch.max.bytes",
+        "5: clusters.local: fetch.max.bytes stands here a second time, as Fetch.Max.Bytes",
+    ),
     (PROJECT, "just a word", "1: expected keys with values"),
     ("${env:SERVERS}", "nowhere", "6: option bootstrap.servers has 'nowhere'"),
     ("fetch.max.bytes", "fetch.max.byts", "7: option kafka.fetch.max.byts is not known"),
@@ -33,6 +38,14 @@ IN_PROJECT = [
     ("spark:\n", "concurrency: many\nspark:\n", "2: concurrency is 'many': input should be a va"),
 ]
 IN_JOB = [
+    ("    startingO", "    subscribe: b\n    startingO", "4: source.options: subscribe belongs be"),
+    ("    startingO", "    Assign: '{}'\n    startingO", "4: source.options: Assign belongs besi"),
+    ("    startingO", "    subscribepattern: b\n    startingO", "4: source.options: subscribepat"),
+    (
+        "    startingO",
+        "    StartingOffsets: latest\n    startingO",
+        "4: source.options: startingOffsets stands here a second time, as StartingOffsets",
+    ),
     ("trigger:", "tigger:", "12: the key tigger is not known: did you mean trigger?"),
     ("  cluster:", "  claster:", "2: the key source.claster is not known: did you mean cluster?"),
     ("  cluster: local", "  cluster: lokal", "2: conf/kfetch.yml has no cluster lokal: did you m"),
