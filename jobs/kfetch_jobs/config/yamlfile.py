@@ -15,6 +15,7 @@ meaning of the keys, so a plain scalar stays the text that stands in the file: `
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import stat
 from collections.abc import Iterable, Mapping
@@ -90,7 +91,7 @@ class Document:
 
 
 def with_placeholders(sentence: str, placeholders: Mapping[str, str]) -> str:
-    """Returns a sentence with each text replaced by its placeholder.
+    """Returns a sentence with each text replaced by its placeholder, also where it stands in JSON.
 
     A placeholder such as ``${env:NAME:-text}`` may contain the text. It stays as it is.
     """
@@ -98,9 +99,14 @@ def with_placeholders(sentence: str, placeholders: Mapping[str, str]) -> str:
     parts = [sentence]
     for text in sorted(known, key=len, reverse=True):
         parts = _replace(parts, repr(text), repr(known[text]))
-        if len(text) >= _TEXT_MIN:
-            parts = _replace(parts, text, known[text])
+        for form in dict.fromkeys((*_in_json(text), text)) if len(text) >= _TEXT_MIN else ():
+            parts = _replace(parts, form, known[text])
     return "".join(parts)
+
+
+def _in_json(text: str) -> list[str]:
+    """Returns what stands between the quotes: with all letters as they are, or in ASCII."""
+    return [json.dumps(text, ensure_ascii=ascii_)[1:-1] for ascii_ in (True, False)]
 
 
 def _replace(parts: list[str], text: str, placeholder: str) -> list[str]:
@@ -352,7 +358,7 @@ class _Filler:
             with path.open("rb") as file:
                 content = file.read(limit + 1)
             shared = path.stat().st_mode & stat.S_IROTH
-            text = content.decode()
+            text = content.decode("utf-8-sig")
         except OSError as cause:
             base = "" if Path(name).is_absolute() else ": the path starts at this file's directory"
             raise ConfigError(f"{line}: {path} cannot be read: {cause.strerror}{base}") from None

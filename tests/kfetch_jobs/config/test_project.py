@@ -210,6 +210,16 @@ def test_a_secret_may_come_from_a_file(project: Path) -> None:
     assert "hunter2" not in repr(config.load(file, ENVIRON)) + repr(job)
 
 
+def test_a_secret_with_a_byte_order_mark(project: Path) -> None:
+    """Editors of Windows begin a file with one. It is no part of the secret."""
+    (project / "conf" / "servers").write_bytes(b"\xef\xbb\xbf127.0.0.1:9\r\n")
+    file = project / "conf" / "kfetch.yml"
+    file.write_text(file.read_text().replace("${env:SERVERS}", "${file:servers}"))
+    job = config.load(config.find(project), ENVIRON).job("clicks")
+
+    assert "127.0.0.1:9" == job.source_options()["kafka.bootstrap.servers"]
+
+
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True)])
 def test_a_secret_that_others_can_read_is_named(project: Path, mode: int, warned: bool) -> None:
     """A warning names the line, the file and the command. It never has the content."""
@@ -284,6 +294,17 @@ def test_a_default_is_told_once(project: Path, where: str) -> None:
     with pytest.raises(ConfigError) as told:
         config.load(config.find(project), ENVIRON).job("clicks")
     assert f"option includeHeaders is '{written}', but it must be" in str(told.value)
+
+
+@pytest.mark.parametrize("secret", ['S3cr"et\\pass1', "pässwörd", "plain-password", "tab\tbed"])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_a_secret_in_json(secret: str, ascii_only: bool) -> None:
+    """A line of JSON writes quotes, backslashes and letters in another way. It is hidden too."""
+    line = json.dumps({"message": f"refused {secret} of joe"}, ensure_ascii=ascii_only)
+
+    assert '{"message": "refused ${file:pw} of joe"}' == with_placeholders(
+        line, {secret: "${file:pw}"}
+    )
 
 
 def test_hiding_twice_is_hiding_once() -> None:
