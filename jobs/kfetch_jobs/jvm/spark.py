@@ -39,8 +39,11 @@ DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 SPARKS = ("4.2.0",)
 """Versions of Spark for which Delta is built: ``delta-spark`` 4.4 wants pyspark up to 4.2.0."""
 
-REDACTION = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|user[.]info"
-"""Names of options that Spark hides in plans and event logs: its own default, and Kafka's names."""
+REDACTION = (
+    "(?i)secret|password|token|jaas|user[.]info|(access|account|encryption|keystore|private)[.]?key"
+)
+"""Names of options that Spark hides in plans and event logs: its own default, Kafka's and stores'.
+"""
 _DEFAULTS = {
     "spark.master": "local[*]",
     "spark.redaction.regex": REDACTION,

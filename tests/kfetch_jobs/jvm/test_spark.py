@@ -372,3 +372,27 @@ def test_the_jvm_of_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
     spark.kill_jvm()
     spark._end_jvm()
     assert [1, "shutdown"] == done
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.sasl.jaas.config",
+        "kafka.ssl.keystore.key",
+        "spark.hadoop.fs.azure.account.key.shop.dfs.core.windows.net",
+        "spark.hadoop.fs.gs.auth.service.account.private.key",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.encryption.key",
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.server-side-encryption.key",
+    ],
+)
+def test_spark_hides_secrets_of_kafka_and_of_stores(name: str) -> None:
+    """Spark replaces the value of a setting whose name has the pattern."""
+    assert re.search(spark.REDACTION, name)
+
+
+def test_spark_shows_other_settings() -> None:
+    """Such as columns of keys."""
+    for name in ("keySchema", "spark.sql.shuffle.partitions", "fs.s3a.encryption.algorithm"):
+        assert not re.search(spark.REDACTION, name)
