@@ -34,6 +34,7 @@ _ANSWER_BYTES_MAX = 8 << 20
 _CACHE_BYTES_MAX = 64 << 20
 _REFERENCES_MAX = 200
 """Schemas that one schema may need, those that they need included."""
+_REFERENCES_BYTES_MAX = 16 << 20
 _DEPTH_MAX = 20
 """Schemas that refer to each other in a row."""
 _UNKNOWN_S = 10.0
@@ -182,6 +183,9 @@ class Registry:
                 raise self._strange("answers without a schema")
             self._add_references(inner, form, texts, (*path, key))
             texts[key] = inner["schema"]
+            if sum(map(len, texts.values())) > _REFERENCES_BYTES_MAX:
+                limit = f"{_REFERENCES_BYTES_MAX >> 20} MiB"
+                raise self._strange(f"has a schema with references of more than {limit}")
 
     def _json(self, path: str, form: str, what: str) -> Any:
         """Returns the answer to a request. ``what``: the thing that the path names."""

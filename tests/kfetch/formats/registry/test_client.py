@@ -128,6 +128,20 @@ def test_references_have_a_limit(server: ScriptedRegistry, monkeypatch: pytest.M
         client(server).by_id(5)
 
 
+def test_references_have_a_limit_of_bytes(
+    server: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All texts of one schema together, so that a registry can't fill a task's memory."""
+    monkeypatch.setattr(module, "_REFERENCES_BYTES_MAX", 2 << 20)
+    for name in "abc":
+        server.add("T" * (1 << 20), name)
+    two = server.add("U", "u", references=(("a", 1), ("b", 1)))
+    three = server.add("V", "v", references=(("a", 1), ("b", 1), ("c", 1)))
+    assert 2 == len(client(server).by_id(two).references)
+    with pytest.raises(RegistryRefused, match="references of more than 2 MiB"):
+        client(server).by_id(three)
+
+
 def test_subjects_and_versions(server: ScriptedRegistry) -> None:
     """The latest version, one by its number, and the list. Names of subjects are quoted."""
     for text in ("A", "B"):
