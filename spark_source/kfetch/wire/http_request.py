@@ -24,6 +24,8 @@ from http.client import (
 from typing import Any
 from urllib.parse import urlsplit
 
+from kfetch.wire import addresses
+
 _OVERHEAD_BYTES = 1 << 20
 """Of headers, and of chunks' sizes."""
 _WORDS_MAX = 200
@@ -52,20 +54,26 @@ def exchange(
     HTTPException or UnicodeError, also for an answer that ends early.
     """
     parts = urlsplit(request.url)
-    connect_s = min(request.connect_timeout_s, deadline - time.monotonic())
-    connection = _connection(request.url, context, max(0.001, connect_s))
-    try:
-        connection.connect()
+    assert (context is None) == (parts.scheme == "http"), "TLS is for a URL of https alone"
+    connect_s = max(0.001, min(request.connect_timeout_s, deadline - time.monotonic()))
+    host = str(parts.hostname)
+    if context is None:
+        connection = HTTPConnection(host, parts.port)
+    else:
+        connection = HTTPSConnection(host, parts.port, context=context)
+    with closing(connection):
+        connection.sock = stream = addresses.connect(host, connection.port, connect_s)
+        if context is not None:
+            stream.settimeout(connect_s)
+            connection.sock = context.wrap_socket(stream, server_hostname=host)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request(request.method, path, request.body, dict(request.headers))
         until = min(deadline, time.monotonic() + request.read_timeout_s)
-        stream = _Limited(connection.sock, until, request.answer_bytes_max + _OVERHEAD_BYTES)
+        limited = _Limited(connection.sock, until, request.answer_bytes_max + _OVERHEAD_BYTES)
         # Left to the garbage collector, it may find its file closed, and raise (Python 3.13).
-        with closing(HTTPResponse(stream, method=request.method)) as response:  # type: ignore[arg-type]
+        with closing(HTTPResponse(limited, method=request.method)) as response:  # type: ignore[arg-type]
             response.begin()
             return response.status, _body(response, request.answer_bytes_max)
-    finally:
-        connection.close()
 
 
 def _body(response: HTTPResponse, bytes_max: int) -> bytes:
@@ -102,13 +110,6 @@ def _any_form(character: str) -> str:
     encoded = character.encode("utf-8", "surrogatepass")
     forms = {character, encoded.decode("latin-1"), "".join(f"%{byte:02x}" for byte in encoded)}
     return f"(?:{'|'.join(map(re.escape, forms | ({'+'} if character == ' ' else set())))})"
-
-
-def _connection(url: str, context: ssl.SSLContext | None, timeout_s: float) -> HTTPConnection:
-    parts = urlsplit(url)
-    if parts.scheme == "http":
-        return HTTPConnection(str(parts.hostname), parts.port, timeout=timeout_s)
-    return HTTPSConnection(str(parts.hostname), parts.port, timeout=timeout_s, context=context)
 
 
 class _Limited:

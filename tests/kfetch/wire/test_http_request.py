@@ -38,6 +38,25 @@ def _answered(answer: bytes) -> tuple[int, bytes]:
             thread.join(60)
 
 
+def test_each_address_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of three addresses that drop packets takes no longer than one."""
+
+    class BlackHole(socket.socket):
+        def connect(self, address: object) -> None:
+            waits.append(self.gettimeout() or 0.0)
+            raise TimeoutError("timed out")
+
+    waits: list[float] = []
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"192.0.2.{n}", 80)) for n in (1, 2, 3)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "socket", BlackHole)
+    request = Request(url="http://registry.example/a", connect_timeout_s=30.0)
+
+    with pytest.raises(TimeoutError):
+        exchange(request, None, time.monotonic() + 60)
+    assert [10.0, 15.0, 30.0] == [pytest.approx(wait, abs=0.1) for wait in waits]
+
+
 @pytest.mark.parametrize("answer", [_SIZED + b"abcde", _CHUNKED + b"5\r\nabcde\r\n0\r\n\r\n"])
 def test_an_answer_is_read_up_to_its_limit(answer: bytes) -> None:
     """The rest is not read."""
