@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ PIECE_BYTES = 1 << 20
 _HANGING_MAX = 64
 _hanging: list[threading.Thread] = []
 """Requests of this process that were given up and still wait for a namenode."""
+_RETRY_S = 10.0
+"""How long other requests then fail at once. After it one goes through: it may be answered."""
+_retry_at: float | None = None
+"""When that is, in monotonic seconds; None if the last request was answered."""
 _T = TypeVar("_T")
 
 
@@ -160,6 +165,7 @@ class HdfsStore:
 
     def _asked(self, request: Callable[[], _T]) -> _T:
         """Returns the answer of a request. The client itself waits forever for a namenode."""
+        global _retry_at
         answers: list[_T | BaseException] = []
 
         def ask() -> None:
@@ -169,13 +175,18 @@ class HdfsStore:
                 answers.append(cause)
 
         _hanging[:] = [one for one in _hanging if one.is_alive()]
-        if len(_hanging) >= _HANGING_MAX:
-            raise _as_obstore(TimeoutError("no answer"))
+        if len(_hanging) >= _HANGING_MAX and _retry_at is not None:
+            if time.monotonic() < _retry_at:
+                raise _as_obstore(TimeoutError("no answer"))
+            _retry_at = time.monotonic() + _RETRY_S
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
         thread.join(self._wait_s)
         if thread.is_alive():
             _hanging.append(thread)
+            _retry_at = time.monotonic() + _RETRY_S
+        else:
+            _retry_at = None
         answer = answers[0] if answers else TimeoutError("no answer")
         if isinstance(answer, BaseException):
             raise _as_obstore(answer)
