@@ -62,6 +62,7 @@ def give_order(
     elif lead.leader is not None and lead.leader.trouble:
         raise SupervisorError(lead.problem)
     else:
+        _check_reads_inbox(store.last_supervisor(), lead)
         replies = give_to_leader(project, jobs, order, wait=lead.elsewhere)
     if not replies:
         return None
@@ -71,6 +72,17 @@ def give_order(
         error = ConfigError if mistake else SupervisorError
         raise error("; ".join(dict.fromkeys(reply.message for reply in refusals)))
     return [reply.message for reply in replies if reply.message]
+
+
+def _check_reads_inbox(supervisor: SupervisorRecord | None, lead: LeadStatus) -> None:
+    """Raises SupervisorError if this host's supervisor neither leads nor waits for the lead."""
+    if supervisor is None or not supervisor_alive(supervisor) or lead.leader is not None:
+        return
+    if all(one.pid != supervisor.pid for one in lead.waiting):
+        raise SupervisorError(
+            f"the supervisor of this host (process {supervisor.pid}) began before the project had "
+            "sharedState, and takes no order through it: end it first, with kfetch down"
+        )
 
 
 def _give_here(store: Store, jobs: Sequence[str], order: Order) -> Sequence[OrderReply]:

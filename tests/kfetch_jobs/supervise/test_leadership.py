@@ -28,8 +28,8 @@ from kfetch_jobs.supervise.job_state import JobState, Order, Phase
 from kfetch_jobs.supervise.leadership import Lead, Shared, read_lead, term_file
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.shared_orders import give_to_leader
-from kfetch_jobs.supervise.shared_state import RUNS_SHARED, SharedOrder
-from kfetch_jobs.supervise.store import Store
+from kfetch_jobs.supervise.shared_state import RUNS_SHARED, SharedOrder, WaitingHost
+from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
 from tests.kfetch.agent.helpers import wait_until
@@ -374,6 +374,35 @@ def test_a_command_that_waits_for_a_reply(
     proxy.fault("GET", "/state", Fault.BUSY, times=99)
     with pytest.raises(SupervisorError, match=r"can't tell whether .* stop a, b: .*the store"):
         give()
+
+
+@pytest.mark.parametrize("kind", ["disk"])
+def test_a_supervisor_that_began_before_the_shared_state(hosts: list[Host]) -> None:
+    """It reads no inbox, so an order would lie there for a day. The error says what to do."""
+    first, _ = hosts
+    first.job("a", CONTINUOUS, UNTIL_TERM)
+    with (
+        Supervisor.start(first.project, first.command),
+        first.store() as store,
+        pytest.raises(SupervisorError, match=rf"process {os.getpid()}\) began before .*down"),
+    ):
+        control.give_order(first.project, store, ["a"], Order.STOP)
+    assert () == first.shared.inbox().orders
+
+
+@pytest.mark.parametrize("kind", ["disk"])
+def test_an_order_while_nobody_leads(hosts: list[Host]) -> None:
+    """The next leader carries it out: this host has no supervisor, or it waits for the lead."""
+    first, _ = hosts
+    first.job("a", CONTINUOUS, UNTIL_TERM)
+    with first.store() as store:
+        assert None is control.give_order(first.project, store, ["a"], Order.STOP)
+        store.record_start(SupervisorRecord.of_this_process(None, time.time()))
+        now = time.time()
+        waits = WaitingHost(place="p", host="a", pid=os.getpid(), since_s=now, seen_s=now)
+        first.shared.change_inbox(lambda inbox: replace(inbox, waiting=(waits,)))
+        assert None is control.give_order(first.project, store, ["a"], Order.STOP)
+    assert 2 == len(first.shared.inbox().orders)
 
 
 @pytest.mark.parametrize("kind", ["s3"])
