@@ -77,8 +77,8 @@ class Shared:
     def __init__(self, directory: StoredPath, quick: StoredPath, storage: Path) -> None:
         """``quick``: the directory, with requests of a second."""
         self.lease = versioned(directory / "leader.lease")
-        self._state = versioned(quick / "state")
-        self._inbox = versioned(directory / "inbox")
+        self._state = versioned(quick / "state", private=True)
+        self._inbox = versioned(directory / "inbox", private=True)
         self._storage = storage
         self.place = f"{socket.gethostname()}:{storage}"
         self.limits_writes = False

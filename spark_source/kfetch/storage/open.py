@@ -140,10 +140,13 @@ def lease_beside(checkpoint: StoredPath) -> VersionedFile:
     return versioned(checkpoint.parent / f"{checkpoint.name}.lease")
 
 
-def versioned(path: StoredPath) -> VersionedFile:
-    """Returns the file of this path of which only one writer makes the next version."""
+def versioned(path: StoredPath, *, private: bool = False) -> VersionedFile:
+    """Returns the file of this path of which only one writer makes the next version.
+
+    ``private``: on a disk, only its user may read it.
+    """
     if isinstance(path, Path) or isinstance(path.store, hdfs.HdfsStore):
-        return VersionedDirectory(path)
+        return VersionedDirectory(path, 0o600) if private else VersionedDirectory(path)
     return VersionedObject(path)
 
 

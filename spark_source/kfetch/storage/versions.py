@@ -84,11 +84,17 @@ class VersionedObject:
         return all(self.path.write_if(present, tag) is None for tag in (None, other))
 
 
+_READABLE = 0o644
+"""Commands of other users show who holds a checkpoint."""
+
+
 @dataclass(frozen=True, slots=True)
 class VersionedDirectory:
     """A directory of this machine or in HDFS, with a file for each of the last versions."""
 
     path: Path | ObjectPath
+    mode: int = _READABLE
+    """That of the files on a disk."""
     _own: list[int] = field(default_factory=list, repr=False, compare=False)
     """The numbers of the versions that this object has written and not removed."""
     _hidden: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
@@ -127,7 +133,7 @@ class VersionedDirectory:
             return file.write_if(content, None) is not None
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            return _write_new(file, content)
+            return _write_new(file, content, self.mode)
         except OSError as cause:
             if cause.errno not in _FULL or len(self._own) < 2:
                 raise
@@ -177,7 +183,7 @@ def create(file: Path | ObjectPath, content: bytes) -> bool:
     if isinstance(file, ObjectPath):
         return VersionedObject(file).write(content, None) is not None
     file.parent.mkdir(parents=True, exist_ok=True)
-    return _write_new(file, content)
+    return _write_new(file, content, _READABLE)
 
 
 def _numbers(names: list[str]) -> list[int]:
@@ -199,20 +205,20 @@ def _token_of(content: bytes, present: Version | None) -> str | None:
     return present.token if present and present.content == content else None
 
 
-def _write_new(file: Path, content: bytes) -> bool:
+def _write_new(file: Path, content: bytes, mode: int) -> bool:
     """Write a file if there is none of its name. Returns whether this process has written it."""
     handle, hidden = tempfile.mkstemp(dir=file.parent, prefix=".")
     try:
         with os.fdopen(handle, "wb") as opened:
             with suppress(OSError):  # a file system without modes
-                os.fchmod(handle, 0o644)  # commands of other users show who holds a checkpoint
+                os.fchmod(handle, mode)
             _put(opened, content)
         try:
             return _link(Path(hidden), file)
         except OSError as cause:
             if cause.errno not in _NO_LINKS:
                 raise
-            return _create_exclusively(file, content)
+            return _create_exclusively(file, content, mode)
     finally:
         Path(hidden).unlink(missing_ok=True)
 
@@ -234,10 +240,10 @@ def _link(source: Path, file: Path) -> bool:
     return True
 
 
-def _create_exclusively(file: Path, content: bytes) -> bool:
+def _create_exclusively(file: Path, content: bytes, mode: int) -> bool:
     """Create a file by O_EXCL. A reader may see it empty for a moment."""
     try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
         return False
     try:

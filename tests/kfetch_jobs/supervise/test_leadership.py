@@ -377,6 +377,28 @@ def test_a_command_that_waits_for_a_reply(
 
 
 @pytest.mark.parametrize("kind", ["disk"])
+@pytest.mark.parametrize("links", [True, False])
+def test_who_may_read_the_shared_files(
+    hosts: list[Host], tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only their user, as the database. Who leads is no secret."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refused)
+    order = SharedOrder(id="1", job="a", order=Order.STOP, ends_s=time.time() + 60)
+    hosts[0].shared.change_inbox(lambda inbox: inbox.with_orders([order]))
+    with hosts[0].supervisor() as supervisor:
+        supervisor.tick(time.time())
+    files = [file for file in (tmp_path / "state").rglob("*") if file.is_file()]
+    found = {(file.parent.name, file.stat().st_mode & 0o777) for file in files}
+
+    assert {("inbox", 0o600), ("state", 0o600), ("leader.lease", 0o644)} == found
+
+
+@pytest.mark.parametrize("kind", ["disk"])
 def test_a_supervisor_that_began_before_the_shared_state(hosts: list[Host]) -> None:
     """It reads no inbox, so an order would lie there for a day. The error says what to do."""
     first, _ = hosts
