@@ -98,7 +98,7 @@ def test_a_renamed_job_does_not_write_its_rows_again(stage: Stage) -> None:
     planned = json.dumps({"clicks": {"0": 5}})
     (offsets / "0").write_text(f"v1\n{{}}\n{planned}")
     (storage / "old/checkpoint/metadata").write_text('{"id":"q1"}')
-    (log / "0.json").write_text('{"txn":{"appId":"q1","version":0}}')
+    (log / f"{0:020}.json").write_text('{"txn":{"appId":"q1","version":0}}')
 
     with stage.supervisor() as supervisor:
         refused = reply(stage, supervisor, "new", Order.START)
