@@ -1,8 +1,9 @@
 """A plugin of pytest: it collects the tests once, and runs them in forks of this process.
 
 ``python -m pytest -p tests.forks --forks 4``. A fork has what the collection imported. With its
-last test, each takes the next one, and sends its reports to the first process. With ``--by-file``,
-it takes a whole file, whose tests share what they start.
+last test, each takes the next one. It sends its reports to the first process: those of a failure at
+once, others together, since each message costs more than a small test. With ``--by-file``, it takes
+a whole file, whose tests share what they start.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from _pytest.unraisableexception import collect_unraisable
 
 _TEARDOWN_S = 10
 _LOOK_S = 1
+_HOLD_S = 0.5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,8 +74,10 @@ class _Forks:
         """The forks alone lock it: an interrupted fork may keep the lock."""
         self._stopped = get_context("fork").RawValue("b", 0)
         """Whether a fork runs the test that it has taken, and no other."""
-        self._running: dict[Connection, int] = {}
-        """The test that the fork behind a connection runs now; -1 before its first one."""
+        self._running = get_context("fork").RawArray("i", [-1] * session.config.option.forks)
+        """The test that each fork runs now; -1 before its first one."""
+        self._forks: dict[Connection, int] = {}
+        """The number of the fork behind a connection."""
         self._pids: list[int] = []
 
     def run(self) -> None:
@@ -87,9 +91,9 @@ class _Forks:
                     self._start(number)
             finally:
                 pthread_sigmask(SIG_SETMASK, before)
-            while self._running:
+            while self._forks:
                 # An interrupt that comes just before the wait is seen after it.
-                for connection in wait(list(self._running), _LOOK_S):
+                for connection in wait(list(self._forks), _LOOK_S):
                     assert isinstance(connection, Connection)
                     self._receive(connection)
         except BaseException:
@@ -108,8 +112,8 @@ class _Forks:
         for pid in self._pids:
             os.kill(pid, SIGINT)
         deadline = time.monotonic() + _TEARDOWN_S
-        while self._running and time.monotonic() < deadline:
-            for connection in wait(list(self._running), 0.1):
+        while self._forks and time.monotonic() < deadline:
+            for connection in wait(list(self._forks), 0.1):
                 assert isinstance(connection, Connection)
                 self._receive(connection)
         for pid in self._pids:
@@ -123,12 +127,42 @@ class _Forks:
             pid = os.fork()
         if not pid:
             try:
-                _work(self._session, number, self._tests(), theirs)
+                self._work(number, theirs)
             finally:
                 os._exit(0)
         theirs.close()
         self._pids.append(pid)
-        self._running[ours] = -1
+        self._forks[ours] = number
+
+    def _work(self, number: int, connection: Connection) -> None:
+        """Run tests until none is left, or until an interrupt, and tear down what they set up."""
+        session, reporter = self._session, _Reporter(connection)
+        try:
+            signal(SIGINT, _interrupt)
+            pthread_sigmask(SIG_UNBLOCK, {SIGINT})
+            _be_independent(session.config, number)
+            session.config.pluginmanager.register(reporter)
+            tests = self._tests()
+            index = next(tests, None)
+            while index is not None:
+                following = next(tests, None)
+                self._running[number] = reporter.index = index
+                then = None if following is None else session.items[following]
+                item = session.items[index]
+                item.ihook.pytest_runtest_protocol(item=item, nextitem=then)
+                index = following
+            gc.collect()  # what is left of the last tests may fail, as at the end of a usual run
+            collect_unraisable(session.config)
+            collect_thread_exception(session.config)
+            reporter.flush()
+            connection.send(None)
+        except KeyboardInterrupt:
+            with suppress(BaseException):
+                reporter.flush()  # the first process says so, and waits for the teardown
+        except BaseException:
+            traceback.print_exc()
+        with suppress(BaseException):
+            session._setupstate.teardown_exact(None)
 
     def _tests(self) -> Iterator[int]:
         """Yields the tests that no fork has taken yet."""
@@ -144,24 +178,23 @@ class _Forks:
                 yield index
 
     def _receive(self, connection: Connection) -> None:
-        """Handle the next message: a test begins, a warning, reports, or the fork is done."""
+        """Handle the next message: reports of tests, a warning, or the fork is done."""
         try:
             message = connection.recv()
         except (EOFError, OSError):  # the process ended, perhaps within a message
-            index = self._running[connection]
+            index = self._running[self._forks[connection]]
             test = self._session.items[index].nodeid if index >= 0 else "no test yet"
             message = None
             self._session.shouldfail = f"the process that ran {test} is gone"
             self._stopped.value = 1
         if message is None:
-            del self._running[connection]
-        elif isinstance(message, int):
-            self._running[connection] = message
+            del self._forks[connection]
         elif isinstance(message, dict):
             hook = self._session.config.hook
             hook.pytest_warning_recorded.call_historic(kwargs=message)
         else:
-            self._report(self._session.items[self._running[connection]], message)
+            for index, reports in message:
+                self._report(self._session.items[index], reports)
 
     def _report(self, item: pytest.Item, reports: list[dict[str, Any]]) -> None:
         hook = item.ihook
@@ -171,33 +204,6 @@ class _Forks:
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         if self._session.shouldfail or self._session.shouldstop:
             self._stopped.value = 1
-
-
-def _work(session: pytest.Session, number: int, tests: Iterator[int], reports: Connection) -> None:
-    """Run tests until none is left, or until an interrupt, and tear down what they set up."""
-    try:
-        signal(SIGINT, _interrupt)
-        pthread_sigmask(SIG_UNBLOCK, {SIGINT})
-        _be_independent(session.config, number)
-        session.config.pluginmanager.register(_Reporter(reports))
-        items = session.items
-        index = next(tests, None)
-        while index is not None:
-            following = next(tests, None)
-            reports.send(index)
-            then = None if following is None else items[following]
-            items[index].ihook.pytest_runtest_protocol(item=items[index], nextitem=then)
-            index = following
-        gc.collect()  # what is left of the last tests may fail, as at the end of a usual run
-        collect_unraisable(session.config)
-        collect_thread_exception(session.config)
-        reports.send(None)
-    except KeyboardInterrupt:
-        pass  # the first process says so, and waits for the teardown
-    except BaseException:
-        traceback.print_exc()
-    with suppress(BaseException):
-        session._setupstate.teardown_exact(None)
 
 
 def _interrupt(*_: object) -> None:
@@ -223,17 +229,28 @@ def _temporary_files(config: pytest.Config) -> Any:
 class _Reporter:
     """Sends reports, in place of printing them."""
 
-    def __init__(self, reports: Connection) -> None:
-        self._reports = reports
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._held: list[tuple[int, list[dict[str, Any]]]] = []
+        self._held_since = time.monotonic()
+        self.index = -1
+        """The number of the test that runs."""
+
+    def flush(self) -> None:
+        """Send the reports that wait for others."""
+        self._connection.send(self._held)
+        self._held = []
+        self._held_since = time.monotonic()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         """Run a test, within what other plugins put around it."""
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        hook = item.ihook
-        self._reports.send(
-            [hook.pytest_report_to_serializable(config=item.config, report=one) for one in reports]
-        )
+        serialize, config = item.ihook.pytest_report_to_serializable, item.config
+        self._held.append((self.index, [serialize(config=config, report=one) for one in reports]))
+        late = time.monotonic() - self._held_since > _HOLD_S
+        if late or any(report.outcome != "passed" for report in reports):
+            self.flush()
         return True
 
     def pytest_warning_recorded(
@@ -241,7 +258,7 @@ class _Reporter:
     ) -> None:
         """Send a warning, without the object that it is about."""
         warning_message.source = None
-        self._reports.send(
+        self._connection.send(
             {
                 "warning_message": warning_message,
                 "when": when,
