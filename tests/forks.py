@@ -151,10 +151,10 @@ class _Forks:
                 item = session.items[index]
                 item.ihook.pytest_runtest_protocol(item=item, nextitem=then)
                 index = following
+            reporter.flush()
             gc.collect()  # what is left of the last tests may fail, as at the end of a usual run
             collect_unraisable(session.config)
             collect_thread_exception(session.config)
-            reporter.flush()
             connection.send(None)
         except KeyboardInterrupt:
             with suppress(BaseException):

@@ -21,10 +21,6 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from moto.moto_server.werkzeug_app import create_backend_app
-from moto.s3.models import s3_backends
-from werkzeug.serving import WSGIRequestHandler, make_server
-
 from kfetch.storage.objects import ObjectPath
 from kfetch.storage.open import stored_path
 
@@ -169,6 +165,8 @@ class _Generations:
 
 def _kept() -> Any:
     """Returns what the store has: moto keeps it in this process."""
+    from moto.s3.models import s3_backends
+
     return s3_backends["123456789012"]["aws"]
 
 
@@ -191,6 +189,9 @@ def running_store() -> Iterator[Store]:
     if other not in ("", "gs"):
         yield Hdfs(other, uri=other) if other.startswith("hdfs:") else Azurite(other)
         return
+    # Only a few tests start a store, and all tests of ``make test`` would wait for moto's imports.
+    from moto.moto_server.werkzeug_app import create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Handler(WSGIRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:

@@ -67,7 +67,7 @@ def run(directory: Path, *words: str, pace_s: float = 0) -> tuple[int, str]:
     root = str(Path(__file__).parent.parent)
     (directory / "files").mkdir()
     environ = {"PYTHONPATH": root, "PYTEST_DEBUG_TEMPROOT": str(directory / "files")}
-    environ["PACE_S"] = str(pace_s)
+    environ |= {"PACE_S": str(pace_s), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     ran = subprocess.run(
         command, cwd=directory, env=environ, capture_output=True, text=True, timeout=60
     )
@@ -91,7 +91,7 @@ def test_results_of_all_forks(tmp_path: Path) -> None:
 def test_a_lost_fork(tmp_path: Path) -> None:
     """A process that ends within a test fails the run, with the name of the test. The others run
     the test that they have taken, and no other."""
-    code, output = run(tmp_path, "-k", "lost or good", "-p", "no:randomly", pace_s=0.05)
+    code, output = run(tmp_path, "-k", "lost or good", pace_s=0.05)
     assert 1 == code
     assert "the process that ran test_it.py::test_lost is gone" in output
     assert "40 passed" not in output
@@ -99,7 +99,7 @@ def test_a_lost_fork(tmp_path: Path) -> None:
 
 def test_an_interrupt(tmp_path: Path) -> None:
     """All processes tear down what their tests set up."""
-    code, _ = run(tmp_path, "-k", "interrupt", "-p", "no:randomly")
+    code, _ = run(tmp_path, "-k", "interrupt")
     assert 2 == code
     assert ["waits"] == [one.name for one in (tmp_path / "pids").glob("waits")]
     assert 1 == len(list((tmp_path / "pids").glob("*.down")))

@@ -17,6 +17,7 @@ IMPURE_CALLS = {
     *("now", "utcnow", "today"),
 }
 """No import shows these: they are builtins, or methods of classes that pure code may use."""
+PERHAPS_IMPURE = re.compile(rf"\b({'|'.join(IMPURE_CALLS)})\(")
 
 
 def contracts() -> list[dict[str, object]]:
@@ -49,8 +50,11 @@ def claims_purity(path: Path) -> bool:
 
 
 def called_names(path: Path) -> set[str]:
-    """Returns the last names of all calls in a file."""
-    nodes = ast.walk(ast.parse(path.read_text()))
+    """Returns the last names of all calls in a file that may have an impure one."""
+    text = path.read_text()
+    if PERHAPS_IMPURE.search(text) is None:
+        return set()
+    nodes = ast.walk(ast.parse(text))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     return {ast.unparse(call.func).rpartition(".")[2] for call in calls}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Collection
 
 import pytest
 
@@ -15,27 +16,33 @@ CLIENTS = ("kafka.admin", "kafka.consumer", "kafka.producer", "kafka.protocol.ad
 
 
 @pytest.mark.parametrize(
-    ("modules", "heavy"),
+    "imports",
     [
-        (("kfetch", "kfetch.spark.worker", "kfetch.admin.query", "kfetch.admin.decoder"), HEAVY),
-        # pyspark itself brings numpy, pyarrow and socket along.
-        (("pyspark_kfetch",), tuple({*HEAVY} - {"numpy", "pyarrow", "socket"})),
-        (("kfetch.delta",), ("deltalake", "numba", "kafka", "kfetch.agent", "kfetch.fetch")),
-        (("kfetch.watch.driver",), ("numba", "pyarrow", "pyspark")),
-        (
-            ("kfetch.admin.cli.verbs", "kfetch.admin.sources", "kfetch.admin.brokers"),
-            tuple({*HEAVY} - {"socket"}),
-        ),
-        (("kfetch.admin.agents",), ("numba", "kafka", "pyarrow", "pyspark")),
-        (("kfetch.agent.__main__",), (*CLIENTS, "numba", "llvmlite", "crc32c", "pyspark")),
+        {
+            "kfetch": HEAVY,
+            "kfetch.spark.worker": HEAVY,
+            "kfetch.admin.query": HEAVY,
+            "kfetch.admin.decoder": HEAVY,
+            "kfetch.admin.cli.verbs": {*HEAVY} - {"socket"},
+            "kfetch.admin.sources": {*HEAVY} - {"socket"},
+            "kfetch.admin.brokers": {*HEAVY} - {"socket"},
+            "kfetch.admin.agents": {"numba", "kafka", "pyarrow", "pyspark"},
+            "kfetch.watch.driver": {"numba", "pyarrow", "pyspark"},
+        },
+        {
+            # pyspark itself brings numpy, pyarrow and socket along.
+            "pyspark_kfetch": {*HEAVY} - {"numpy", "pyarrow", "socket"},
+            "kfetch.delta": {"deltalake", "numba", "kafka", "kfetch.agent", "kfetch.fetch"},
+        },
+        {"kfetch.agent.__main__": {*CLIENTS, "numba", "llvmlite", "crc32c", "pyspark"}},
     ],
 )
-def test_import_is_light(modules: tuple[str, ...], heavy: tuple[str, ...]) -> None:
-    """A fresh interpreter that imports the modules has loaded nothing that can wait."""
-    code = (
-        f"import importlib, sys\nfor module in {modules!r}:\n    importlib.import_module(module)\n"
-    )
-    code += f"    print(*(f'{{module}} loads {{m}}' for m in {heavy!r} if m in sys.modules))"
+def test_import_is_light(imports: dict[str, Collection[str]]) -> None:
+    """A fresh interpreter that imports the modules, one after the other, has behind each of them
+    loaded nothing that can wait."""
+    code = f"import importlib, sys\nfor module, heavy in {imports!r}.items():\n"
+    code += "    importlib.import_module(module)\n"
+    code += "    print(*(f'{module} loads {m}' for m in heavy if m in sys.modules))"
 
     assert "" == output_of(code).strip()
 

@@ -12,7 +12,10 @@ from kfetch.storage.open import StoredPath
 Stored = Callable[[Path], StoredPath]
 
 
-@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.allow_hosts(["127.0.0.1"]))])
+IN_STORE = (pytest.mark.store, pytest.mark.allow_hosts(["127.0.0.1"]))
+
+
+@pytest.fixture(params=["disk", pytest.param("s3", marks=IN_STORE)])
 def stored(request: pytest.FixtureRequest) -> Stored:
     """Returns where a directory's files are read: where they are, or from a copy in a store."""
     if request.param == "disk":

@@ -6,6 +6,7 @@ import json
 import resource
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,13 @@ class Table:
 
 def by_duckdb(directory: Path, query: str) -> list[tuple[Any, ...]]:
     """What a query over ``files``, all Parquet files below a directory, gives."""
-    with duckdb.connect() as connection:
-        files = f"read_parquet('{directory}/**/*.parquet', hive_partitioning = false)"
-        connection.execute("SET TimeZone = 'UTC'")
-        return connection.sql(query.replace("files", files)).fetchall()
+    files = f"read_parquet('{directory}/**/*.parquet', hive_partitioning = false)"
+    return _duckdb().sql(query.replace("files", files)).fetchall()
+
+
+@cache
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    """A connection for all tests of a process: a new one takes longer than a query."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection

@@ -21,7 +21,9 @@ from tests.store import Store
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
 
-@pytest.fixture(params=["disk", "disk without links", "store"])
+@pytest.fixture(
+    params=["disk", "disk without links", pytest.param("store", marks=pytest.mark.store)]
+)
 def file(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> VersionedFile:

@@ -29,9 +29,12 @@ def non_number(text: str) -> float | None:
     return _NON_NUMBERS.get(text)
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def joined(text: str) -> str:
     """Returns text whose surrogate pairs (from escapes) are whole characters."""
-    if text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text):
+    if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 

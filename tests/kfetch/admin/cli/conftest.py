@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import pytest
 
@@ -12,11 +14,15 @@ from kfetch.admin import cli
 Kfetch = Callable[..., tuple[int, str, str]]
 
 
+@cache
+def _alone() -> Callable[..., Any]:
+    return cli.build([])
+
+
 @pytest.fixture
 def kfetch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Kfetch:
     """Runs the command without verbs of other distributions: exit code, stdout, stderr."""
-    alone = cli.build([])
-    monkeypatch.setattr(cli, "command", lambda: alone)
+    monkeypatch.setattr(cli, "command", _alone)
 
     def run(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["kfetch", *words])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kfetch.admin import agents, cli
+from kfetch.admin import agents
 from kfetch.storage.lease_holder import take
 from kfetch.storage.open import lease_beside
 from kfetch.storage.processes import this_process
@@ -23,20 +22,10 @@ pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
 
 @pytest.fixture
-def checkpoint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Kfetch:
+def checkpoint(kfetch: Kfetch, monkeypatch: pytest.MonkeyPatch) -> Kfetch:
     """Runs ``kfetch checkpoint``: exit code, stdout, stderr."""
-    alone = cli.build([])
-    monkeypatch.setattr(cli, "command", lambda: alone)
     monkeypatch.setattr(agents, "find", lambda: [])
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["kfetch", "checkpoint", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        output = capsys.readouterr()
-        return int(ended.value.code or 0), output.out, output.err
-
-    return run
+    return lambda *words: kfetch("checkpoint", *map(str, words))
 
 
 def test_show_a_checkpoint(checkpoint: Kfetch, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,12 +25,18 @@ def test_dates_are_counted_from_1970(day: date) -> None:
     assert (day - _EPOCH).days == days_of(day.year, day.month, day.day) == date_of(str(day))
 
 
+@cache
+def zone_with_rules(name: str) -> tuple[tzinfo, Any]:
+    """A time zone and its table."""
+    zone = find_zone(name)
+    assert zone is not None
+    return zone, zone_rules(zone)
+
+
 @given(st.datetimes(datetime(1901, 1, 1), datetime(2099, 12, 30)), st.sampled_from(_ZONES))
 def test_a_zone_s_table_has_its_offsets(time: datetime, name: str) -> None:
     """At every local time the table has the offset that holds, the earlier one if two fit."""
-    zone = find_zone(name)
-    assert zone is not None
-    rules = zone_rules(zone)
+    zone, rules = zone_with_rules(name)
     second = (time - datetime(1970, 1, 1)) // timedelta(seconds=1)
     row = np.searchsorted(rules[:, 0], second, side="right") - 1
     assert time.replace(tzinfo=zone).utcoffset() == timedelta(seconds=int(rules[row, 1]))
