@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import shutil
 import sys
 import warnings
@@ -86,11 +87,17 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(autouse=True)
-def no_old_verdicts() -> None:
-    """Forget what probes found at the ports of other tests, and which of them were bad."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let no plugin seed ``random`` three times in each test. It takes as long as a small test."""
+    config.option.randomly_reset_seed = False
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed ``random``. Forget what probes found at the ports of other tests, and which of them were
+    bad."""
     from kfetch.wire import addresses, probes
 
+    random.seed(f"{item.config.getoption('randomly_seed', 0)} {item.nodeid}")
     for probe in (probes.greeting, probes.plaintext, probes.login):
         probe._verdicts.clear()
     addresses._avoided_until.clear()

@@ -108,7 +108,7 @@ def test_a_full_disk(
         with suppress(OSError):
             for number in range(16):
                 (little_disk / f"{number}.ballast").touch()
-        for _ in range(4):
+        for _ in range(2):
             with pytest.raises(AgentError, match=r"No space left on device.*kfetch.agent=inline"):
                 connect(files, owner)
 

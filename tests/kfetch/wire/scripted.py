@@ -10,6 +10,7 @@ import io
 import socket
 import ssl
 import struct
+import sys
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -304,6 +305,16 @@ def decode_request(frame: bytes) -> Any:
     return request
 
 
+def _compile_messages() -> None:
+    """Compile the code of kafka-python's messages: once, and not in each fork of the tests."""
+    for message in REQUESTS:
+        request = message[message.max_version]()
+        request.with_header(correlation_id=0)
+        request = decode_request(bytes(request.encode(header=True, framed=True))[4:])
+        answer = getattr(sys.modules[message.__module__], message.name.replace("quest", "sponse"))
+        encode_reply(answer(), request)
+
+
 def encode_reply(response: Any, request: Any) -> bytes:
     """The framed reply to a request, in its version unless the response has its own."""
     if response.API_VERSION is None:
@@ -328,3 +339,6 @@ def _exactly(stream: socket.socket, size: int) -> bytes | None:
             return None
         data += more
     return data
+
+
+_compile_messages()

@@ -16,10 +16,14 @@ from kfetch_jobs.progress.partition_lags import summarize
 from kfetch_jobs.progress.reports import Pulse, write_partition_lags, write_pulse
 from kfetch_jobs.supervise.store import Store
 from kfetch_jobs.util.process import start_of
+from kfetch_jobs.web import html
 from tests.kfetch.admin.cli.test_text import QUERY, STATUS
 from tests.kfetch_jobs.pages import loaded
 from tests.kfetch_jobs.progress.test_partition_lags import lag
 from tests.kfetch_jobs.web.clicks import batch, running
+
+for _name in html._TEMPLATES.list_templates():
+    html._TEMPLATES.get_template(_name)  # is compiled once, and not in each fork of the tests
 
 
 @pytest.fixture
