@@ -11,9 +11,9 @@ from kfetch.agent.home import AgentFiles, ProcessIdentity
 MEMORY = 64 << 20
 
 
-def connect(files: AgentFiles, owner: ProcessIdentity) -> Channel:
+def connect(files: AgentFiles, owner: ProcessIdentity, memory: int = MEMORY) -> Channel:
     """A channel to the owner's agent."""
-    return launch.connect(files, owner, memory=MEMORY, timeout_s=30)
+    return launch.connect(files, owner, memory=memory, timeout_s=30)
 
 
 def status(channel: Channel) -> Status:

@@ -13,7 +13,7 @@ from kfetch.agent import client
 from kfetch.agent.channel import ReadRequest
 from kfetch.agent.home import AgentFiles, ProcessIdentity
 from kfetch.spark.schema import schema, with_schema
-from tests.kfetch.agent.agent_process import MEMORY, connect, status
+from tests.kfetch.agent.agent_process import connect, status
 from tests.kfetch.agent.helpers import T0, options, part
 from tests.kfetch.formats.avro.records import number
 from tests.kfetch.formats.protobuf.proto_text import descriptor_set
@@ -21,7 +21,8 @@ from tests.kfetch.formats.protobuf.wire import sized
 from tests.kfetch.records.batch_builder import batch, record
 from tests.kfetch.wire.little import LittleKafka
 
-VALUES, ELEMENTS = 24, 20_000  # a value takes 6.5 MiB as columns, and all of them 160 MiB
+MEMORY = 32 << 20
+VALUES, ELEMENTS = 12, 20_000  # a value takes 6.5 MiB as columns, and all of them 80 MiB
 NAMES = [f"d{number}" for number in range(20)]
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}
 EMPTY = {
@@ -45,7 +46,7 @@ def format_options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, 
     return {
         "valueFormat": request.param,
         "columns": "offset,value",
-        "kfetch__agent__memory": "64m",
+        "kfetch__agent__memory": "32m",
     } | {
         "json": {"valueSchema": f"l ARRAY<STRUCT<{columns}>>"},
         "avro": {"valueSchema": json.dumps({"type": "record", "name": "R", "fields": FIELDS})},
@@ -56,9 +57,9 @@ def format_options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, 
 def test_an_agent_stays_near_its_budget(
     files: AgentFiles, owner: ProcessIdentity, format_options: dict[str, str]
 ) -> None:
-    """A batch of few bytes, whose columns take 160 MiB, comes in parts.
+    """A batch of few bytes, whose columns take 80 MiB, comes in parts.
 
-    The agent uses its budget of 64 MiB, and the room for one value.
+    The agent uses its budget of 32 MiB, and the room for one value.
     """
     value = {"json": TEXT, "avro": AVRO, "protobuf": sized(1, b"") * ELEMENTS}
     with LittleKafka(1) as kafka:
@@ -69,19 +70,19 @@ def test_an_agent_stays_near_its_budget(
         given = options(kafka, kafka__max__partition__fetch__bytes="1000000", **format_options)
         read = with_schema(given, schema(given))
         ranges = (part(kafka, T0, 0, VALUES),)
-        with closing(connect(files, owner)) as channel:
+        with closing(connect(files, owner, MEMORY)) as channel:
             channel.send(ReadRequest(query="q", options=read, ranges=ranges))
             rows = [
                 row
                 for found in client.received_batches(channel, list(ranges))
                 for row in zip(found["offset"].to_pylist(), lengths(found), strict=True)
             ]
-        agent = status(connect(files, owner))
+        agent = status(connect(files, owner, MEMORY))
 
     assert [(n, ELEMENTS) for n in range(VALUES)] == rows
-    assert 20_000 > len(packed)
+    assert 10_000 > len(packed)
     assert 2 * MEMORY > agent.memory_peak
-    assert 280 << 20 > peak_bytes(agent.pid)
+    assert 208 << 20 > peak_bytes(agent.pid)
 
 
 def lengths(found: pyarrow.RecordBatch) -> list[int]:

@@ -43,13 +43,12 @@ def test_without_a_supervisor(kfetch: Command, shop: Path) -> None:
 
 
 BROKEN = """
-import sys
+from kfetch_jobs.web import address
 
-def traced(frame, event, argument):
-    if frame.f_code.co_name == "page_sentence":
-        raise RuntimeError("a bug")
+def broken(*_, **__):
+    raise RuntimeError("a bug")
 
-sys.setprofile(traced)
+address.page_sentence = broken
 """
 """With this module a supervisor ends after it has taken the lock, before it tells that it is up."""
 
