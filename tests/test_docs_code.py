@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from kfetch.admin import cli
 from kfetch.errors import OptionError
 from kfetch.options.catalogue import lookup
 from kfetch.options.option import Treatment
+from kfetch_jobs.jvm.spark import DELTA
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -77,6 +79,7 @@ RUN_BY = {
     "docs/explanation/fetch-sessions.md": "tests/test_docs.py",
     "docs/how-to/avro.md": VALUES,
     "docs/how-to/batch-reads.md": VALUES,
+    "docs/how-to/cluster.md": __name__,
     "docs/how-to/columns.md": VALUES,
     "docs/how-to/connect.md": __name__,
     "docs/how-to/data-source-not-found.md": __name__,
@@ -198,3 +201,15 @@ def test_yaml_is_valid(page: Path) -> None:
     """Each block of YAML parses to keys and values."""
     for code in blocks(page, "yaml"):
         assert isinstance(yaml.safe_load(code), dict)
+
+
+def test_the_file_for_spark_submit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page's file is the command line, and the page names kfetch's release of Delta."""
+    monkeypatch.setattr(sys, "argv", ["run.py", "--version"])
+    with contextlib.suppress(SystemExit):
+        run("docs/how-to/cluster.md")
+
+    assert "kfetch" in capsys.readouterr().out
+    assert f"--packages {DELTA} " in (ROOT / "docs/how-to/cluster.md").read_text()

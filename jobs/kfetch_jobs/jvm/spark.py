@@ -94,6 +94,8 @@ def session(
             spark = _started(name, merged, log, output)
             with _traces_to(output):
                 try:
+                    if delta and SUBMITTED in os.environ:
+                        _check_delta(spark)
                     yield spark
                 finally:
                     # A signal to the process group may have ended the JVM before.
@@ -113,6 +115,18 @@ def _submitted() -> dict[str, str]:
     from pyspark import SparkConf
 
     return dict(SparkConf().getAll())
+
+
+def _check_delta(spark: SparkSession) -> None:
+    """Raises SparkError if the JVM has no Delta. One that runs already takes no more JARs."""
+    from py4j.java_gateway import JavaPackage
+
+    jvm: Any = spark.sparkContext._jvm
+    if isinstance(jvm.io.delta.tables.DeltaTable, JavaPackage):  # it is no class
+        raise SparkError(
+            "spark-submit has started Spark without Delta Lake",
+            action=f"add --packages {DELTA}. Jobs with sink.write: straight need no Delta",
+        )
 
 
 def check_versions() -> None:

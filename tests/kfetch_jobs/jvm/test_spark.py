@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 from threading import Thread
@@ -17,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 from packaging.requirements import Requirement
 from py4j import java_gateway
-from py4j.java_gateway import GatewayClient, GatewayParameters
+from py4j.java_gateway import GatewayClient, GatewayParameters, JavaPackage
 from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 
@@ -202,6 +203,23 @@ def test_the_settings_of_spark_submit(
     assert ("2", "2") == (found["spark.cores.max"], found["spark.sql.shuffle.partitions"])
     # A directory of this machine's storage would not be there on others.
     assert not submitted or found["spark.python.unix.domain.socket.dir"] == "/tmp"
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_spark_submit_without_delta(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: bool
+) -> None:
+    """The JVM of spark-submit takes no JARs from kfetch. The error has the argument to add."""
+    found = object() if loaded else JavaPackage("io.delta.tables.DeltaTable", None)
+    tables = SimpleNamespace(DeltaTable=found)
+    jvm = SimpleNamespace(io=SimpleNamespace(delta=SimpleNamespace(tables=tables)))
+    started.sparkContext = SimpleNamespace(_jvm=jvm)
+    monkeypatch.setattr(spark, "delta_jars", list)
+    monkeypatch.setattr(spark, "_started", lambda *_: started)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    wrong = pytest.raises(SparkError, match=f"--packages {spark.DELTA}")
+    with nullcontext() if loaded else wrong, spark.session({}, name="a", log=tmp_path / "log"):
+        assert loaded
 
 
 @pytest.mark.parametrize("given", ["", "/own"])
