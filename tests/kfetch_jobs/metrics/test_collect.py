@@ -280,7 +280,7 @@ def test_what_is_broken_costs_itself_alone(loaded: Project, answers: list[Status
     _begin(loaded)
     jobs = loaded.path.parent / "jobs"
     (jobs / "wrong.yml").write_text("source: [\n")
-    (jobs / "b\udcff.yml").write_text(JOB)
+    (jobs / "b\udcff.yml").write_text(JOB)  # it names no job
     stats = loaded.path.parent.parent / "stats"
     look = MetricsCollector(loaded, time.time)
     stats.mkdir()
@@ -289,7 +289,7 @@ def test_what_is_broken_costs_itself_alone(loaded: Project, answers: list[Status
     (loaded.storage / "clicks" / "progress.jsonl").write_text("null}\n[]\n")
     told = scraped(look.collect_now())
     assert 0 == sample_of(told, "kfetch_job_file_valid", job_name="wrong")
-    assert 0 == sample_of(told, "kfetch_job_file_valid", job_name=r"b\udcff")
+    assert None is sample_of(told, "kfetch_job_file_valid", job_name=r"b\udcff")
     assert 1 == sample_of(told, "kfetch_job_file_valid")
     assert 3 == sample_of(told, "kfetch_job_fetch_records_total", reader="executor")
     assert 0 == sample_of(told, "kfetch_metrics_collection_errors_total", part="jobs")
