@@ -86,8 +86,8 @@ def session(
         temporary_directory(log.parent / "tmp") as temporary,
         redacted_log(log, redacted) as output,
     ):
-        jars = {"spark.jars": ",".join(map(str, delta_jars()))} if delta else {}
-        ours = _submitted() | (_DELTA_SETTINGS if delta else {}) | jars | dict(settings)
+        ours = _with_delta(_submitted()) if delta else _submitted()
+        ours |= settings
         merged = _merged(ours, log.parent, temporary)
         _prepare_environment(merged, code)
         try:
@@ -103,6 +103,15 @@ def session(
                         spark.stop()
         finally:
             _end_jvm()  # it runs after a failed start too, and has the log open
+
+
+def _with_delta(submitted: Mapping[str, str]) -> dict[str, str]:
+    """Returns settings with Delta's, beside the JARs and extensions that spark-submit names."""
+    delta = {**_DELTA_SETTINGS, "spark.jars": ",".join(map(str, delta_jars()))}
+    for name in ("spark.jars", "spark.sql.extensions"):
+        if (given := submitted.get(name, "")) and delta[name] not in given.split(","):
+            delta[name] = f"{given},{delta[name]}"
+    return {**submitted, **delta}
 
 
 def _submitted() -> dict[str, str]:

@@ -154,10 +154,10 @@ def _ends(offsets: Offsets) -> dict[TopicPartition, int]:
 
 
 def _add(samples: list[_Sample], sample: _Sample) -> None:
-    """Add a sample. The log of a topic that was created again begins anew, and has no old ends."""
+    """Add a sample. A log that was cut, or is new or missing now, has no old ends."""
     if samples:
         last = samples[-1].ends
-        for tp in [tp for tp, end in sample.ends.items() if end < last.get(tp, 0)]:
+        for tp in [tp for tp, end in last.items() if sample.ends.get(tp, -1) < end]:
             for old in samples:
                 old.ends.pop(tp, None)
     samples.append(sample)

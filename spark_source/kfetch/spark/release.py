@@ -19,7 +19,7 @@ class OfOneRelease:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Returns the release ahead of the attributes, because pickle loads in this order."""
-        return _empty, (type(self), __version__), self.__dict__
+        return _empty, (type(self), __version__), self.__getstate__()
 
 
 def _empty(kind: type[OfOneRelease], release: str) -> OfOneRelease:

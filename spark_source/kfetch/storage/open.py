@@ -133,6 +133,13 @@ def stored_path(
     return ObjectPath(remote.root, key, store, kind.tag, options)
 
 
+def _has_foreign_token(arguments: Mapping[str, Any]) -> bool:
+    """Whether the client would send a key of the settings with another key's token."""
+    key = arguments.get("access_key_id", "")
+    own = not key or key == os.environ.get("AWS_ACCESS_KEY_ID") or "session_token" in arguments
+    return not own and bool(os.environ.get(_TOKEN))
+
+
 def lease_beside(checkpoint: StoredPath) -> VersionedFile:
     """Returns the lease of a checkpoint. It lies beside the directory itself, not beside links."""
     if isinstance(checkpoint, Path):
@@ -168,10 +175,7 @@ def _opened(
             f"kfetch can't read {text} without the package {missing.name}",
             action=f"install it with pip install 'kfetch[{kind.extra}]'",
         ) from None
-    if {"access_key_id"} == arguments.keys() & {
-        "access_key_id",
-        "session_token",
-    } and os.environ.get(_TOKEN):
+    if _has_foreign_token(arguments):
         raise OptionError(
             f"fs.s3a.access.key has a key for {text}, and the client would send {_TOKEN} with it, "
             "the token of another key",

@@ -37,10 +37,9 @@ _FROM_ENVIRONMENT = {
 }
 """Providers whose places obstore searches by itself: environment, web identity, container, EC2."""
 _ANONYMOUS = {"AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"}
+_KEYSTORE = "security.credential.provider.path"
 _WITHOUT_EQUAL = {
-    "security.credential.provider.path": (
-        "give the keys by fs.s3a.access.key and fs.s3a.secret.key, or by the environment"
-    ),
+    _KEYSTORE: "give the keys by fs.s3a.access.key and fs.s3a.secret.key, or by the environment",
     "encryption.context": "remove it",
     "server-side-encryption-algorithm": "set fs.s3a.encryption.algorithm in its place",
     "accesspoint.arn": "name the access point's alias as the bucket in the URI",
@@ -92,7 +91,8 @@ def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
     of_bucket = StoreSettings(settings, (own, _SPARK), _SPARK)
     for one in (of_bucket, StoreSettings(settings, (_HADOOP,), _HADOOP)):
         for name, action in _WITHOUT_EQUAL.items():
-            if one.get(name, "false") != "false":
+            idle = name == _KEYSTORE and not _has_keys_in_settings(of_bucket)
+            if one.get(name, "false").lower() != "false" and not idle:
                 raise one.error(name, "kfetch can't follow {}", action)
     endpoint = _endpoint(bucket, of_bucket)
     return {
@@ -155,16 +155,25 @@ def _can_be_in_host(bucket: str, scheme: str, host: str) -> bool:
     return False
 
 
-def _credentials(settings: StoreSettings) -> dict[str, Any]:
+def _providers(settings: StoreSettings) -> set[str]:
     names = [part.strip() for part in settings.get(_PROVIDERS).split(",") if part.strip()]
-    providers = {name.rpartition(".")[2] for name in names}
+    return {name.rpartition(".")[2] for name in names}
+
+
+def _has_keys_in_settings(settings: StoreSettings) -> bool:
+    providers = _providers(settings)
+    return not providers or bool(providers & _FROM_KEYS)
+
+
+def _credentials(settings: StoreSettings) -> dict[str, Any]:
+    providers = _providers(settings)
     if unknown := providers - _FROM_KEYS - _FROM_ENVIRONMENT - _ANONYMOUS:
         sentence = f"kfetch can't use the class {min(unknown)} of {{}}"
         action = "name SimpleAWSCredentialsProvider with keys, or a provider of the environment"
         raise settings.error(_PROVIDERS, sentence, action)
     if providers and providers <= _ANONYMOUS:
         return {"skip_signature": True}
-    return {} if providers and not providers & _FROM_KEYS else _keys(settings)
+    return _keys(settings) if _has_keys_in_settings(settings) else {}
 
 
 def _keys(settings: StoreSettings) -> dict[str, Any]:

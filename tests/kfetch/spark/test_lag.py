@@ -198,6 +198,16 @@ def test_a_log_that_begins_again() -> None:
     } == lag.partitions
 
 
+def test_a_topic_that_is_away_for_one_report() -> None:
+    """It may have been created again meanwhile, so what its old log ends say is forgotten."""
+    both = [progress(10 * n, {0: 5, 1: 1}, {0: 100 + n, 1: 2}) for n in range(5)]
+    gone = progress(50, {1: 1}, {1: 2})
+    back = [progress(60, {0: 50, 1: 1}, {0: 50, 1: 2}), progress(70, {0: 55, 1: 1}, {0: 60, 1: 2})]
+
+    found = last_lag(*both, gone, *back).partitions[A]
+    assert PartitionLag(offsets=5, at_least_s=0.0, at_most_s=10.0) == found
+
+
 def test_a_long_history_costs_little() -> None:
     """Behind 60 reports, a report of a query that is behind takes few calls for each partition."""
     calls, history, count = 0, LagHistory(), 500

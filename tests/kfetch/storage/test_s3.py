@@ -15,6 +15,7 @@ KEYS = {"access.key": "a", "secret.key": "b"}
 AUTH = "org.apache.hadoop.fs.s3a."
 NO_ENCRYPTION, NO_KMS_KEY = {"server_side_encryption": None}, {"sse_kms_key_id": None}
 SDK = "software.amazon.awssdk.auth.credentials."
+KEYSTORE = {"spark.hadoop.hadoop.security.credential.provider.path": "jceks://x"}
 
 
 @pytest.mark.parametrize(
@@ -189,18 +190,39 @@ def test_settings_that_cannot_be_followed(name: str, value: str, sentence: str) 
         s3_config("lake", {f"spark.hadoop.fs.s3a.{name}": value})
 
 
+def test_a_setting_that_is_off() -> None:
+    """It has no effect, so kfetch need not follow it. Hadoop reads "False" too."""
+    assert s3_config("lake", {"spark.hadoop.fs.s3a.endpoint.fips": "False"})
+
+
 def test_a_keystore_of_hadoop() -> None:
     """Hadoop looks there before it takes the keys among the settings, and kfetch can't."""
     with pytest.raises(OptionError, match=r"follow spark\.hadoop\.hadoop\.security\.credential"):
-        s3_config("lake", {"spark.hadoop.hadoop.security.credential.provider.path": "jceks://x"})
+        s3_config("lake", KEYSTORE)
 
 
-@pytest.mark.parametrize(("token", "refused"), [({}, True), ({"session.token": "own"}, False)])
+@pytest.mark.parametrize("name", ["InstanceProfile", "Anonymous"])
+def test_a_keystore_that_has_no_keys_of_s3(name: str) -> None:
+    """These providers look for no keys there, so the keystore may be of another program."""
+    provider = f"{SDK}{name}CredentialsProvider"
+    assert s3_config("lake", KEYSTORE | {"spark.hadoop.fs.s3a.aws.credentials.provider": provider})
+
+
+@pytest.mark.parametrize(
+    ("token", "key", "refused"),
+    [
+        ({}, "", True),
+        ({}, "other", True),
+        ({}, KEYS["access.key"], False),
+        ({"session.token": "own"}, "other", False),
+    ],
+)
 def test_a_token_of_the_environment(
-    token: dict[str, str], refused: bool, monkeypatch: pytest.MonkeyPatch
+    token: dict[str, str], key: str, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It belongs to another key than that of the settings. Both clients would send it."""
+    """It belongs to the key of the environment. Both clients would send it with any key."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", "theirs")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
     full = {f"spark.hadoop.fs.s3a.{name}": value for name, value in {**KEYS, **token}.items()}
     told = (
         pytest.raises(OptionError, match="remove AWS_SESSION_TOKEN") if refused else nullcontext()

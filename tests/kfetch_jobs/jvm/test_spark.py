@@ -205,6 +205,19 @@ def test_the_settings_of_spark_submit(
     assert not submitted or found["spark.python.unix.domain.socket.dir"] == "/tmp"
 
 
+def test_the_jars_of_spark_submit_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors get the JARs of spark-submit and Delta's. Extensions stay too, each once."""
+    monkeypatch.setattr(spark, "delta_jars", lambda: ["/delta.jar"])
+    delta = spark._DELTA_SETTINGS["spark.sql.extensions"]
+    for given, expected in {"": delta, "a.B": f"a.B,{delta}", delta: delta}.items():
+        found = spark._with_delta({"spark.jars": "/udf.jar", "spark.sql.extensions": given})
+
+        assert ("/udf.jar,/delta.jar", expected) == (
+            found["spark.jars"],
+            found["spark.sql.extensions"],
+        )
+
+
 @pytest.mark.parametrize("loaded", [True, False])
 def test_spark_submit_without_delta(
     started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: bool
