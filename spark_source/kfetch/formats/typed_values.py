@@ -13,6 +13,7 @@ import pyarrow as pa
 from kfetch.errors import MalformedValue
 from kfetch.formats import dead_letters, loading
 from kfetch.formats.columns.decoded import DecodedColumn, ValueDecoder
+from kfetch.formats.columns.struct_column import positions_of
 from kfetch.formats.dead_letters import Misfits, Reason
 from kfetch.formats.drift import Drift, FieldWatch, sample
 from kfetch.formats.format import format_of
@@ -84,11 +85,12 @@ class TypedValues:
         for decoder, result in zip(self._decoders, results, strict=True):
             corrupt = result.corrupt[result.corrupt < batch.num_rows]
             if len(corrupt):
-                reason = partial(decoder.reason, batch.column(decoder.name), memory)
+                column = batch.column(decoder.name)
+                reason = partial(decoder.reason, column, memory)
                 if decoder.fails:
                     row = int(corrupt[0])
                     raise decoder.malformed(reason(row), place_of(row))
-                misfits.add(corrupt, reason)
+                misfits.add(corrupt, positions_of(column)[2][corrupt], reason)
         decoded = [result.values.slice(0, batch.num_rows) for result in results]
         drift = self._sample(batch, slices, options)
         undecoded = tuple(dead_letters.counts(misfits, batch, slices, options, memory))

@@ -68,7 +68,7 @@ def test_the_column(columns: str, more: dict[str, str], fields: str) -> None:
 def test_the_schema_is_that_of_spark() -> None:
     """The column of a batch has the same type with dead letters and without."""
     bad, good = Misfits(all_reasons=True), Misfits(all_reasons=True)
-    bad.add(_numbers(1), lambda _: dead_letters.Reason("kind", "sentence"))
+    bad.add(_numbers(1), _numbers(1), lambda _: dead_letters.Reason("kind", "sentence"))
     raw = pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})
     columns = [dead_letters.column_of(one, raw, Memory()) for one in (bad, good)]
     assert columns[0].type == columns[1].type
@@ -79,7 +79,8 @@ def test_the_schema_is_that_of_spark() -> None:
 def test_memory_of_the_column() -> None:
     """All buffers are counted. A row costs no more than the size that plans of parts use."""
     misfits, memory = Misfits(all_reasons=True), Counted()
-    misfits.add(_numbers(*range(1000)), lambda _: dead_letters.Reason("kind", "s" * 100))
+    numbers = _numbers(*range(1000))
+    misfits.add(numbers, numbers, lambda _: dead_letters.Reason("kind", "s" * 100))
     raw = pa.RecordBatch.from_pydict({"key": [b"k" * 50] * 1000, "value": [b"v" * 80] * 1000})
     column = dead_letters.column_of(misfits, raw, memory)
     size = sum(buffer.size for buffer in column.buffers() if buffer)
@@ -95,7 +96,7 @@ def test_only_some_reasons_are_found_for_statistics() -> None:
         return dead_letters.Reason("k", "s")
 
     misfits = Misfits(all_reasons=False)
-    misfits.add(_numbers(*range(1000)), reason)
+    misfits.add(_numbers(*range(1000)), _numbers(*[9] * 1000), reason)
     named = pa.RecordBatch.from_pydict({"topic": ["t"] * 999 + ["u"]})
     slices = [_slice("t"), _slice("u")]
     options = parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t,u"})
@@ -121,6 +122,28 @@ def test_statistics(columns: str) -> None:
         "t": {"value: field id is no INT": 2},
         "u": {"value: a word without quotes is no JSON value": 1},
     } == stats.undecoded_kinds
+
+
+@pytest.mark.parametrize("letters", [{}, {"deadLetters": "column"}])
+@pytest.mark.parametrize(("size", "examined"), [(100, 16), (5000, 3), (30_000, 1)])
+def test_large_values_are_examined_up_to_some_bytes(
+    size: int, examined: int, letters: dict[str, str]
+) -> None:
+    """Reasons for statistics alone are found for 16 KiB of a batch's values, and for one at least.
+
+    The column has the reason of each record.
+    """
+    value = b'{"id":"x","s":"%s"}' % (b"s" * size)
+    with LittleKafka(1) as kafka:
+        kafka.create("t", 1)
+        kafka.log(T0).append(*[value] * 18)
+        reader = query(kafka, **VALUES, **LARGE, **letters)
+        list(reader.read([part(kafka, T0, 0, 18)]))
+        kinds = reader.stats().undecoded_kinds["t"]
+
+    known = 18 if letters else examined
+    expected = {"value: field id is no INT": known, UNEXAMINED: 18 - known}
+    assert {kind: count for kind, count in expected.items() if count} == kinds
 
 
 @pytest.mark.parametrize("part_bytes", [64, 1 << 20])

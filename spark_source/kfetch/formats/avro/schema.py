@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from kfetch.errors import NotBuilt, OptionError
@@ -60,7 +61,7 @@ class AvroField:
     """All other properties, in JSON."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class AvroType:
     """One type, with the types inside."""
 
@@ -92,7 +93,11 @@ class AvroType:
 
     def field(self, name: str) -> AvroField | None:
         """Returns the field of that name."""
-        return next((field for field in self.fields if field.name == name), None)
+        return self._fields_by_name.get(name)
+
+    @cached_property
+    def _fields_by_name(self) -> dict[str, AvroField]:
+        return {field.name: field for field in self.fields}
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" if self.name else self.kind

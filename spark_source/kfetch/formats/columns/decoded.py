@@ -114,7 +114,7 @@ class LoopCall:
         corrupt = self.corrupt_records()
         return DecodedColumn(self.column.array(), corrupt)
 
-    def problem(self, reason: Callable[[array[int]], Problem]) -> Problem | None:
+    def problem(self, reason: Callable[[array[int]], Problem | None]) -> Problem | None:
         """Returns why the only value can't be decoded; None if it can.
 
         ``reason``: says what the state means, if the value is not just too large.

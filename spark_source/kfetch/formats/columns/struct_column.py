@@ -124,7 +124,9 @@ class Plan:
         self._text = pa.py_buffer(b"".join(name + bytes(nodes.SLACK) for name in self._names))
         self.flat_nodes, self.table = self._tables()
         self.arrow_types = [arrow_type(kind) for kind in self.types]
-        self.shares = [share for number in range(len(self.types)) for share in self._shares(number)]
+        self.shares_of = [list(self._shares(number)) for number in range(len(self.types))]
+        """The buffers of each node."""
+        self.shares = [share for shares in self.shares_of for share in shares]
         self.nodes = np.array([share.node for share in self.shares])
         self.columns = np.array([share.column for share in self.shares])
         self.bits = np.array([share.bits for share in self.shares])
@@ -141,8 +143,8 @@ class Plan:
 
     def slot_bits(self, number: int) -> int:
         """Returns the bits of an element of a list, without its text and its own lists."""
-        inside = {node for child in self.children(number) for node in self.flat(child)}
-        return sum(share.bits for share in self.shares if share.node in inside)
+        inside = (node for child in self.children(number) for node in self.flat(child))
+        return sum(share.bits for node in inside for share in self.shares_of[node])
 
     def flat(self, number: int) -> Iterator[int]:
         """Yields a node and all fields of structs inside it: they have the same slots."""
@@ -306,8 +308,8 @@ class StructColumn:
             raise PartIsFull
 
     def _resize_slots(self, number: int, slots: int, larger: int) -> None:
-        for share in self._plan.shares:
-            if share.node == number and not share.is_text:
+        for share in self._plan.shares_of[number]:
+            if not share.is_text:
                 old, new = ((n * share.bits >> 3) + 8 for n in (slots, larger))
                 self._resize(number, share.column, old, new)
         self.table[number, nodes.CAPACITY] = larger

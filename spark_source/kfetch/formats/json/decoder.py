@@ -85,9 +85,13 @@ class JsonDecoder:
         """Returns the same for the values of a binary column."""
         return self.decode(*positions_of(column), memory)
 
-    def problem(self, value: bytes | memoryview, _memory: Memory = UNLIMITED) -> Problem | None:
+    def problem(self, value: bytes | memoryview, memory: Memory = UNLIMITED) -> Problem | None:
         """Returns why a value is corrupt, and where; None if it is not."""
-        return self.reference_row(value).problem
+        decided = self.reference_row(value)
+        if decided.problem is not None and not decided.is_too_large:
+            return decided.problem
+        # The loops know whether the columns have room. That costs more than a small value's reason.
+        return _JsonRun(self, *alone(value), memory).problem(lambda _: decided.problem)
 
     def unknown_fields(self, value: bytes) -> Iterable[str]:
         """Returns the fields of a value that the schema lacks."""
@@ -157,7 +161,7 @@ class _JsonRun(LoopCall):
         # The loops read some bytes behind each value, so the last one may only need a copy.
         if is_last and self._one(bytes(value), raw=0, record=record) == DONE:
             return
-        row, problem = self._decoder.reference_row(value)
+        row, problem, _ = self._decoder.reference_row(value)
         corrupt = self.state[CORRUPT]
         document = substitute(row, self._decoder.plan.schema)
         if self._one(document, raw=1, record=record) != DONE:
@@ -174,7 +178,7 @@ class _JsonRun(LoopCall):
         _, position, length = alone(document)
         view = pa.py_buffer(document + bytes(SLACK))
         result = self.loop(view, position, length, value_bytes=int(self._lengths[record]))
-        self.state[RAW], self.state[REFUSED] = 0, -1
+        self.state[RAW] = 0
         if self.state[CORRUPT] > corrupt:
             self.corrupt[corrupt] = record
         return result

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kfetch.formats.columns.ddl import kind_text, type_text
 from kfetch.formats.columns.decoded import Problem
-from kfetch.formats.columns.struct_column import too_large, value_limit
+from kfetch.formats.columns.struct_column import value_limit
 from kfetch.formats.columns.types import Kind, ValueType
 from kfetch.formats.json.characters import BadDocument
 from kfetch.formats.json.scalars import (
@@ -35,8 +35,11 @@ map's pairs. A decimal is its number without the point; dates are days; times ar
 
 
 _PLACE_MAX = 100  # characters of a place in an error
-_OBJECT_BYTES, _CELL_BYTES = 56, 24  # of a list and of its elements, or of a column's slot
+_OBJECT_BYTES, _CELL_BYTES = 56, 24  # of a list, and of an element with its text in ``substitute``
 _CHARACTER_BYTES = 4  # at most, as Python's string and as UTF-8
+_OBJECTS_MAX = 4
+"""Python's objects may take so many times what the columns may take. Columns have bits for a field
+that is null, and Python has bytes."""
 
 
 class ReferenceRow(NamedTuple):
@@ -46,6 +49,8 @@ class ReferenceRow(NamedTuple):
     """The struct's fields; None for an empty value, whose struct is null."""
     problem: Problem | None
     """Why the record is corrupt, if it is."""
+    is_too_large: bool = False
+    """Whether the problem is only that Python needs too much memory for the record."""
 
 
 class _TooLarge(Exception):
@@ -56,7 +61,8 @@ def decode(data: bytes | memoryview, schema: ValueType, zones: Zones) -> Referen
     """Returns the row of a value. ``schema``: a struct, without the corrupt record's column."""
     text = java_text(bytes(data))
     tokens = Tokens(text)
-    converter = _Converter(tokens, zones, value_limit(len(data)))
+    limit = _OBJECTS_MAX * value_limit(len(data))
+    converter = _Converter(tokens, zones, limit)
     nothing: list[JsonValue] = [None] * len(schema.children)
     try:
         if tokens.next() is None:
@@ -66,7 +72,8 @@ def decode(data: bytes | memoryview, schema: ValueType, zones: Zones) -> Referen
     except BadDocument as error:
         return ReferenceRow(nothing, problem_of(error, text))
     except _TooLarge:
-        return ReferenceRow(nothing, Problem(too_large(len(data)), 0))
+        what = f"its text and its elements take more than {limit >> 20} MiB in Python"
+        return ReferenceRow(nothing, Problem(what, 0), is_too_large=True)
 
 
 def problem_of(error: BadDocument, text: str) -> Problem:
@@ -74,16 +81,11 @@ def problem_of(error: BadDocument, text: str) -> Problem:
     return Problem(error.what, len(text[: error.at].encode("utf-8", "replace")))
 
 
-def _cells(kind: ValueType) -> int:
-    """Returns the slots of one element. A struct has those of its fields, even if it is null."""
-    return 1 + sum(map(_cells, kind.children if kind.kind is Kind.STRUCT else ()))
-
-
 class _Converter:
     """Converts the tokens of one document."""
 
     def __init__(self, tokens: Tokens, zones: Zones, limit: int) -> None:
-        """``limit``: bytes that the row may take, as Python's objects and as columns."""
+        """``limit``: bytes that the row may take as Python's objects."""
         self._tokens = tokens
         self._bytes_left = limit
         self._zones = zones
@@ -123,11 +125,8 @@ class _Converter:
         path = ".".join(self._path)
         return path if len(path) <= _PLACE_MAX else f"{path[: _PLACE_MAX - 1]}…"
 
-    def _charge(self, cells: int) -> None:
-        """Count a list, and cells that are no less than the slots that the columns need for it."""
-        self._charge_bytes(_OBJECT_BYTES + _CELL_BYTES * cells)
-
-    def _charge_bytes(self, size: int) -> None:
+    def _charge(self, size: int) -> None:
+        """Count bytes of Python's objects."""
         self._bytes_left -= size
         if self._bytes_left < 0:
             raise _TooLarge
@@ -144,7 +143,7 @@ class _Converter:
 
     def _object(self, kind: ValueType) -> list[JsonValue]:
         tokens = self._tokens
-        self._charge(len(kind.children))
+        self._charge(_OBJECT_BYTES + _CELL_BYTES * len(kind.children))
         row: list[JsonValue] = [None] * len(kind.children)
         indexes = {name: i for i, name in enumerate(kind.names)}
         while tokens.next() not in (None, Token.END_OBJECT):
@@ -168,9 +167,10 @@ class _Converter:
     def _array(self, kind: ValueType, token: Token) -> JsonValue:
         if token is not Token.START_ARRAY:
             raise self._refused(kind)
-        elements, cells = [], _cells(kind.children[0])
+        self._charge(_OBJECT_BYTES)
+        elements = []
         while self._tokens.next() not in (None, Token.END_ARRAY):
-            self._charge(cells)
+            self._charge(_CELL_BYTES)
             elements.append(self._inner(kind.children[0], "element"))
         return elements
 
@@ -178,12 +178,11 @@ class _Converter:
         """Returns pairs, with repeated keys as they are. One bad value makes the map null."""
         if token is not Token.START_OBJECT:
             raise self._refused(kind)
+        self._charge(_OBJECT_BYTES)
         pairs, failed = [], None
-        cells = sum(map(_cells, kind.children))
         while self._tokens.next() not in (None, Token.END_OBJECT):
-            self._charge(cells)
             key = well_formed(self._tokens.name or "")
-            self._charge_bytes(_CHARACTER_BYTES * len(key))
+            self._charge(_OBJECT_BYTES + 2 * _CELL_BYTES + _CHARACTER_BYTES * len(key))
             try:
                 pairs.append((key, self._inner(kind.children[1], "value")))
             except BadDocument as error:
@@ -237,14 +236,14 @@ class _Converter:
 
     def _text(self, kind: ValueType, token: Token) -> str:
         text = well_formed(self._tokens.text()) if token is Token.STRING else self._copy()
-        self._charge_bytes(_CHARACTER_BYTES * len(text))
+        self._charge(_CHARACTER_BYTES * len(text))
         return text
 
     def _binary(self, kind: ValueType, token: Token) -> bytes:
         if token is not Token.STRING:
             raise self._refused(kind)
         content = self._tokens.binary()
-        self._charge_bytes(len(content))
+        self._charge(len(content))
         return content
 
     def _date(self, kind: ValueType, token: Token) -> int:

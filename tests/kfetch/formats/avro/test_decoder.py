@@ -23,6 +23,7 @@ from tests.kfetch.formats.avro.cases import decode, decoder
 from tests.kfetch.formats.avro.records import damaged, evolved, number, record, schema
 from tests.kfetch.formats.guarded import GuardedColumn, GuardedMemory
 from tests.kfetch.formats.json.plain import plain
+from tests.kfetch.formats.work import lines_run
 
 SEEDS = st.integers(0, 1 << 32)
 
@@ -254,6 +255,17 @@ def test_a_bomb_of_named_types_is_refused() -> None:
         kind = {"type": "record", "name": f"R{level}", "fields": [first, second]}
     with pytest.raises(OptionError, match="more than 20000 types"):
         reader_type(json.dumps(kind))
+
+
+def test_the_work_for_a_schema_is_that_of_its_fields() -> None:
+    """Records with four times the fields cost four times the work, and not sixteen times."""
+
+    def work(count: int) -> int:
+        names = [(f"f{i}", "int") for i in range(count)]
+        writer, reader = fields(*names), fields(*reversed(names))
+        return lines_run(lambda: decoder(writer, reader))
+
+    assert work(400) <= 4 * work(100)
 
 
 def test_the_loops_know_the_kinds() -> None:
