@@ -37,9 +37,6 @@ map's pairs. A decimal is its number without the point; dates are days; times ar
 _PLACE_MAX = 100  # characters of a place in an error
 _OBJECT_BYTES, _CELL_BYTES = 56, 24  # of a list, and of an element with its text in ``substitute``
 _CHARACTER_BYTES = 4  # at most, as Python's string and as UTF-8
-_OBJECTS_MAX = 4
-"""Python's objects may take so many times what the columns may take. Columns have bits for a field
-that is null, and Python has bytes."""
 
 
 class ReferenceRow(NamedTuple):
@@ -61,7 +58,7 @@ def decode(data: bytes | memoryview, schema: ValueType, zones: Zones) -> Referen
     """Returns the row of a value. ``schema``: a struct, without the corrupt record's column."""
     text = java_text(bytes(data))
     tokens = Tokens(text)
-    limit = _OBJECTS_MAX * value_limit(len(data))
+    limit = value_limit(len(data))
     converter = _Converter(tokens, zones, limit)
     nothing: list[JsonValue] = [None] * len(schema.children)
     try:
