@@ -16,8 +16,8 @@ from kfetch_jobs.supervise.store import Run
 Command = Callable[[str, Path], Sequence[str]]
 """Returns the command for a run, from the job's name and the path of its exit report."""
 
-_NO_PID = 0
-"""No process of a user has this number."""
+NO_PID = 0
+"""The number of a process that was never seen. No process of a user has it."""
 
 
 def command_for_runs(project: Project) -> Command:
@@ -52,5 +52,5 @@ def run_process(storage: Path, run: Run) -> RunProcess:
     mark = run_mark(storage, run.id)
     if run.pid is None or run.process_started_s is None:
         # Its supervisor died before the start of the process, or before it recorded the pid.
-        return find_by_mark(mark) or RunProcess(_NO_PID, 0.0, "", mark)
+        return find_by_mark(mark) or RunProcess(NO_PID, 0.0, "", mark)
     return RunProcess(run.pid, run.process_started_s, run.process_start, mark)

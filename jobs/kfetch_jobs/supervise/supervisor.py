@@ -27,7 +27,7 @@ from kfetch_jobs.config import Job, Project
 from kfetch_jobs.config.mistakes import unexpected_mistake
 from kfetch_jobs.config.snapshot import write_snapshot
 from kfetch_jobs.errors import ConfigError, JobsError, SupervisorError
-from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
+from kfetch_jobs.progress.exit_report import ExitKind, ExitReport, interruption
 from kfetch_jobs.progress.reports import exit_report_path, read_exit_report
 from kfetch_jobs.supervise import state_machine
 from kfetch_jobs.supervise.heartbeat import write_heartbeat
@@ -38,6 +38,7 @@ from kfetch_jobs.supervise.order_reply import TOO_LATE, OrderReply, outdated_fil
 from kfetch_jobs.supervise.processes import GONE_WITHIN_S, kill_together, launch
 from kfetch_jobs.supervise.run_killer import RunKiller, report_interruption
 from kfetch_jobs.supervise.run_process import (
+    NO_PID,
     Command,
     command_for_runs,
     remove_settings,
@@ -503,8 +504,9 @@ class Supervisor:
                 mark=run_mark(self._project.storage, run),
                 environ=os.environ,
             )
-        except OSError as cause:
-            supervised.no_start = ExitReport(kind=ExitKind.FAILED, sentence=f"no start: {cause}")
+        except Exception as cause:  # a bug that one job triggers must not stop the others
+            why = cause if isinstance(cause, OSError) else unexpected_mistake(job.name, cause)
+            supervised.no_start = ExitReport(kind=ExitKind.FAILED, sentence=f"no start: {why}")
             self._record_end(supervised, supervised.no_start, now)
             return
         process = supervised.process
@@ -531,7 +533,10 @@ class Supervisor:
             return  # no next run may start beside them
         remove_settings(self._project.storage, supervised.name)
         report_file = self._report_file(supervised)
-        self._record_end(supervised, read_exit_report(report_file), self._clock.late(now))
+        report = read_exit_report(report_file)
+        if supervised.process.pid == NO_PID and report.by_signal:
+            report = interruption("its supervisor ended before the run began")
+        self._record_end(supervised, report, self._clock.late(now))
         report_file.unlink(missing_ok=True)
 
     def _record_end(self, supervised: SupervisedJob, report: ExitReport, now: float) -> None:

@@ -7,15 +7,17 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kfetch_jobs.errors import SupervisorError
 from kfetch_jobs.progress.exit_report import ExitKind, ExitReport
 from kfetch_jobs.progress.reports import read_exit_report
-from kfetch_jobs.supervise import control
+from kfetch_jobs.supervise import control, processes
 from kfetch_jobs.supervise import supervisor as supervisor_module
 from kfetch_jobs.supervise.job_state import Order, Phase
+from kfetch_jobs.supervise.processes import RunProcess
 from kfetch_jobs.supervise.store import Store
 from tests.kfetch_jobs.stage import CONTINUOUS, PATIENCE_S, UNTIL_TERM, Stage
 
@@ -109,6 +111,25 @@ def test_a_launch_on_a_disk_that_fills_up(
         if not ends:
             stage.ahead_s = 400
             stage.until_runs(supervisor, "a")
+
+
+def test_a_bug_that_one_launch_triggers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run fails, and back-off follows. The other due jobs start."""
+
+    def launch(*arguments: Any, log: Path, **options: Any) -> RunProcess:
+        if "a" == log.parent.name:
+            raise ValueError("embedded null byte")
+        return processes.launch(*arguments, log=log, **options)
+
+    for name in ("a", "b"):
+        stage.job(name, CONTINUOUS, UNTIL_TERM)
+    monkeypatch.setattr(supervisor_module, "launch", launch)
+    with stage.supervisor() as supervisor:
+        stage.until_runs(supervisor, "b")
+        assert Phase.BACKOFF is stage.phase("a")
+        (run,) = stage.runs("a")
+        assert ExitKind.FAILED is run.kind
+        assert "ValueError: this is a bug of kfetch: the log has its trace" in run.sentence
 
 
 def test_files_of_one_job_that_cannot_be_read(

@@ -136,6 +136,29 @@ def test_a_killed_supervisor_loses_nothing(stage: Stage) -> None:
     assert [] == stage.processes()
 
 
+def test_a_supervisor_killed_before_the_launches(stage: Stage) -> None:
+    """It has recorded the runs of all due jobs. The next one starts them, and counts no failure,
+    so a job without restarts starts, too."""
+    never = CONTINUOUS + "restart: {attempts: 0}\n"
+    for name in ("a", "b"):
+        stage.job(name, never, UNTIL_TERM)
+    with stage.supervisor() as supervisor:
+        for one in supervisor._jobs.values():
+            supervisor._check(one, stage.now)
+        supervisor._recorded_runs(stage.now)
+    with stage.supervisor() as supervisor:
+        supervisor.tick(stage.now)
+        assert {(Phase.WAITING, 0)} == {
+            (one.state.phase, one.state.failures) for one in supervisor._jobs.values()
+        }
+        stage.ahead_s = 400
+        stage.until_runs(supervisor, "a", "b")
+    for name in ("a", "b"):
+        assert [(ExitKind.STOPPED, "its supervisor ended before the run began"), (None, "")] == [
+            (run.kind, run.sentence) for run in stage.runs(name)
+        ]
+
+
 def test_a_killed_run_leaves_no_secrets(stage: Stage) -> None:
     """Somebody kills a run while Spark starts. The supervisor removes the file with its settings,
     and so do the next supervisor and ``down``."""
