@@ -1,8 +1,8 @@
 """Finds a former job that has written the records of a new job to the same table.
 
 A job without a checkpoint starts at ``startingOffsets``. If only its name is new, an append table
-would have each row twice. A former job has no file any more, or a disabled one. Other jobs of the
-project do not count: ``config.cross_checks`` compares those.
+would have each row twice. A former job has no file any more, or a disabled one with the same
+transform. Other jobs of the project do not count: ``config.cross_checks`` compares those.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from kfetch.storage.locations import local_path
 from kfetch_jobs.checkpoints.checkpoint import read_checkpoint
 from kfetch_jobs.checkpoints.location import has_log, has_offsets, queries_of, query_id
 from kfetch_jobs.config import Job, TableLocation
-from kfetch_jobs.config.yamlfile import read
+from kfetch_jobs.config.models import Transform
+from kfetch_jobs.config.yamlfile import display, read
 from kfetch_jobs.errors import ConfigError, JobsError
 from kfetch_jobs.progress.reports import read_pulse
 from kfetch_jobs.util.files import read_json
 
 _NOTE = "checkpoint.origin.json"
 _BOOL = TypeAdapter(bool)
+_TRANSFORM = TypeAdapter(Transform | None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +48,15 @@ class FormerJob:
             go_on = f"move all files of {self.directory} to {there}"
         else:
             go_on = f"rename {self.directory} to {there}"
-        state = "is disabled" if _file(job, name).exists() else "is gone"
+        state, delete, file = "is gone", "", _file(job, name)
+        if file.exists():  # without its directory, an enabled job would start anew
+            state, delete = "is disabled", f"delete {display(file)}, "
         written = f"topic {self.topic}" if self.topic else "topics that its traces do not tell"
         return (
             f"job {job.name} has no checkpoint yet, and job {name}, whose file {state}, has "
             f"written {written} to the same table {self.table}: a run would write rows "
-            f"twice. To continue where {name} ended, stop it (kfetch stop {name}), and "
-            f"{go_on}; to read the topic again nevertheless, set "
+            f"twice. To continue where {name} ended, stop it (kfetch stop {name}), "
+            f"{delete}and {go_on}; to read the topic again nevertheless, set "
             "sink.repeatRows: true in the job's file"
         )
 
@@ -90,7 +94,7 @@ def former_writer(job: Job, table: TableLocation, queries: Collection[str]) -> F
             continue  # the checkpoint of a job without this table may be unreadable
         topics = _topics_of(directory, note)
         both = [topic for topic in topics if any(one.includes(topic) for one in subscriptions)]
-        if (both or not topics) and not _is_enabled(job, directory.name):
+        if (both or not topics) and _is_former(job, directory.name):
             return FormerJob(directory=directory, topic=both[0] if both else None, table=table)
     return None
 
@@ -106,14 +110,16 @@ def _file(job: Job, name: str) -> Path:
     return job.document.path.with_name(f"{name}.yml")
 
 
-def _is_enabled(job: Job, name: str) -> bool:
-    """Whether a job has a file that does not disable it, as far as the file is readable."""
+def _is_former(job: Job, name: str) -> bool:
+    """Whether a job has no file, or one that disables it and has the same transform."""
     file = _file(job, name)
     try:
         document = read(file, os.environ, {"storage": str(job.directory.parent)})
-        return _BOOL.validate_python(document.value.get("enabled", True))
+        enabled = _BOOL.validate_python(document.value.get("enabled", True))
+        transform = _TRANSFORM.validate_python(document.value.get("transform"))
     except (ConfigError, ValueError):
-        return file.exists()
+        return not file.exists()
+    return not enabled and transform == job.file.transform
 
 
 def _notes_table(job: Job, directory: Path, note: Mapping[str, Any], table: TableLocation) -> bool:

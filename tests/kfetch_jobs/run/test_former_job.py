@@ -199,15 +199,44 @@ def test_a_moved_project(
 
 @pytest.mark.parametrize("value", ["false", "no"])
 def test_a_disabled_job(kafka: LittleKafka, value: str) -> None:
-    """A file that is copied to a new name, and disabled under the old one, is a rename too."""
+    """A file that is copied to a new name, and disabled under the old one, is a rename too. If it
+    came back to life after the rename, it would start anew, so its file goes first."""
     ran(kafka)
     file = Path("conf/jobs/clicks.yml")
     file.with_name("visits.yml").write_text(file.read_text())
     check_fresh_start(the_job())
     file.write_text(f"enabled: {value}\n{file.read_text()}")
 
-    with pytest.raises(ConfigError, match="job clicks, whose file is disabled, has written topic"):
+    with pytest.raises(
+        ConfigError, match="job clicks, whose file is disabled, has written topic"
+    ) as caught:
         check_fresh_start(the_job())
+    directory = Path.cwd() / "data"
+    assert (
+        "stop it (kfetch stop clicks), delete conf/jobs/clicks.yml, and "
+        f"rename {directory}/clicks to {directory}/visits; "
+    ) in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("transform:\n  sql: SELECT *", "transform:\n  sql: SELECT key"),
+        ("transform:\n  sql: SELECT * FROM source\n", "transform: shop:visits\n"),
+        ("transform:\n  sql: SELECT * FROM source\n", ""),
+    ],
+    ids=["another query", "a function", "none"],
+)
+def test_a_disabled_job_with_another_transform(kafka: LittleKafka, old: str, new: str) -> None:
+    """It may have written other rows of the topic, so it is no former job."""
+    ran(kafka)
+    file = Path("conf/jobs/clicks.yml")
+    text = file.read_text()
+    file.with_name("visits.yml").write_text(text)
+    assert old in text
+    file.write_text("enabled: false\n" + text.replace(old, new))
+
+    check_fresh_start(the_job())
 
 
 def test_a_job_that_never_ran(kafka_of_new_job: LittleKafka) -> None:
