@@ -162,8 +162,8 @@ def test_who_reads_no_answer_is_left(
     """The connection of a client that reads nothing makes room for others after a while. The answer
     may wait in the server's memory, or beside it for room there."""
     monkeypatch.setattr("kfetch_jobs.web.serve._CONNECTIONS_MAX", 2)
-    monkeypatch.setattr("kfetch_jobs.web.serve._REQUEST_TIMEOUT_S", 0.1)
-    monkeypatch.setattr("kfetch_jobs.web.serve._ANSWER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("kfetch_jobs.web.serve._REQUEST_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("kfetch_jobs.web.serve._ANSWER_TIMEOUT_S", 1.0)
     loaded = config.load(project / "conf" / "kfetch.yml", ENVIRON)
     with (
         socket.create_server(("127.0.0.1", 0)) as bound,
