@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 
 _CLASSES = {
     "Lower|Ll|IsLowercase": "a-z",
@@ -18,8 +19,8 @@ _CLASSES = {
 _CHARACTERS = r"((?![\^:-])(?:\\.|[^\\\[\]&])+(?<![^\\]-))"
 r"""A set's characters, such as a-z\]. The set is not negated, and - is no character at its ends."""
 
-_FORMS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
-    (r"\\Q((?s:.*?))(?:\\E|\Z)", lambda match: re.escape(match[1])),
+_QUOTED = r"\\Q((?s:.*?))(?:\\E|\Z)"
+_FORMS = (
     (r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>", r"(?P<\1>"),
     (r"\\k<([a-zA-Z][a-zA-Z0-9]*)>", r"(?P=\1)"),
     *((rf"\\p\{{(?:{names})\}}", f"[{chars}]") for names, chars in _CLASSES.items()),
@@ -37,21 +38,17 @@ _ROUNDS = 10
 
 def in_python(pattern: str) -> str:
     """Returns Python's form of a pattern; empty if it is not known or the pattern itself."""
-    python = pattern
+    python = _replaced(_QUOTED, lambda match: re.escape(match[1]), pattern)
     for _ in range(_ROUNDS):
         for form, template in _FORMS:
-            python = re.sub(rf"{form}|(?P<escaped>\\.)", _replacement(template), python)
+            python = _replaced(form, partial(re.Match.expand, template=template), python)
     in_a_set = any("(?" in chars for chars in _bracketed(python))
     return "" if python == pattern or problem(python) or in_a_set else python
 
 
-def _replacement(template: str | Callable[[re.Match[str]], str]) -> Callable[[re.Match[str]], str]:
-    def replaced(match: re.Match[str]) -> str:
-        if match["escaped"]:
-            return match[0]
-        return match.expand(template) if isinstance(template, str) else template(match)
-
-    return replaced
+def _replaced(form: str, python: Callable[[re.Match[str]], str], pattern: str) -> str:
+    """Returns a pattern with each form replaced, unless a backslash escapes it."""
+    return re.sub(rf"{form}|(?P<escaped>\\.)", lambda m: m["escaped"] or python(m), pattern)
 
 
 def problem(pattern: str) -> str:
