@@ -98,7 +98,7 @@ def s3_config(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
     return {
         "bucket": bucket,
         **endpoint,
-        **_client_options(endpoint.get("endpoint", "https:"), of_bucket),
+        **_client_options(endpoint.get("endpoint", ""), of_bucket),
         **({"request_payer": True} if of_bucket.is_true("requester.pays.enabled", "") else {}),
         **_credentials(of_bucket),
         **_encryption(of_bucket),

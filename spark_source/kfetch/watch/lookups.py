@@ -108,10 +108,8 @@ class OffsetLookup:
         if not partitions:
             return set()
         names = {tp.topic for tp in partitions}
-        pauses, until = (
-            RetryPauses.of(self._options.network),
-            time.monotonic() + losses.GONE_AFTER_S,
-        )
+        pauses = RetryPauses.of(self._options.network)
+        until = time.monotonic() + losses.GONE_AFTER_S
         while True:
             deadline = time.monotonic() + self._options.network.request_timeout_s
             views = [self.cluster_view(), *self._cluster.views(names, deadline)]
