@@ -226,18 +226,14 @@ def _local_settings(directory: Path, temporary: Path) -> dict[str, str]:
 
 def _socket_directory(directory: Path) -> Path:
     """The first of three directories whose socket paths are short enough for the system."""
-    if _fits_sockets(directory):
-        return directory
+    candidates = [directory]
     with suppress(FileNotFoundError):  # no directory for temporary files is usable
-        temporary = Path(tempfile.gettempdir())
-        if _fits_sockets(temporary):
-            return temporary
+        candidates.append(Path(tempfile.gettempdir()))
+    for candidate in candidates:
+        if len(os.fsencode(candidate / f".{uuid.UUID(int=0)}.sock")) <= _SOCKET_PATH_MAX:
+            return candidate
     # The names are random. With the usual umask, only their owner can connect to the sockets.
     return Path("/tmp")  # noqa: S108
-
-
-def _fits_sockets(directory: Path) -> bool:
-    return len(os.fsencode(directory / f".{uuid.UUID(int=0)}.sock")) <= _SOCKET_PATH_MAX
 
 
 _SOCKET_PATH_MAX = 103
@@ -312,17 +308,17 @@ def _use_java(java: Path) -> None:
 def _prepare_environment(settings: Mapping[str, str], code: Sequence[Path]) -> None:
     """Set the variables that Spark reads only from the environment."""
     python = sys.executable  # Spark's default is the PATH's python3, which may lack kfetch
-    if not _is_local(settings) and _archive_directory(settings):
+    if _is_local(settings):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    elif _archive_directory(settings):
         # Spark uses one name for Python here and in executors. Each side finds its own by PATH.
         python = "python3"
         here = str(Path(sys.executable).parent)
         os.environ["PATH"] = os.pathsep.join([here, *_directories("PATH")])
-    elif not _is_local(settings):
+    else:
         python = os.environ.get("PYSPARK_PYTHON") or python
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, code), *_directories("PYTHONPATH")])
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
-    if _is_local(settings):
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 
 def _directories(name: str) -> list[str]:
