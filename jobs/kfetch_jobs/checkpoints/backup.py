@@ -125,7 +125,7 @@ def create_backup(
     the one before, so that the order of moves stays.
     """
     home, earlier = _backups_directory(checkpoint.path), all_backups(checkpoint.path)
-    at_s = max([now_s, *(backup.at_s + _TICK_S for backup in earlier[-1:])])
+    at_s = max(now_s, earlier[-1].at_s + _TICK_S) if earlier else now_s
     stamp = datetime.fromtimestamp(at_s, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     path = home / f"{stamp}-{batch}"
     _copy_tree(checkpoint.path, path)

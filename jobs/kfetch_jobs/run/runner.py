@@ -27,12 +27,7 @@ from kfetch_jobs.progress.term_file import TermFile
 from kfetch_jobs.run import delta_sink
 from kfetch_jobs.run.dataframes import PERMISSION
 from kfetch_jobs.run.job_lock import Fence, hold_job
-from kfetch_jobs.run.query_recorder import (
-    QueryRecorder,
-    ReportBatch,
-    is_batch,
-    query_listener,
-)
+from kfetch_jobs.run.query_recorder import QueryRecorder, ReportBatch, is_batch, query_listener
 from kfetch_jobs.run.spark_errors import job_error
 from kfetch_jobs.run.start_checks import check_new_query, check_origin, check_replay
 from kfetch_jobs.run.straight import needs_delta

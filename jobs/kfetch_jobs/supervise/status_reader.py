@@ -161,10 +161,7 @@ def _job_status(
 
 
 def _valid_job_status(
-    job: Job,
-    read: Mapping[str, Job | ConfigError],
-    recorded: _Recorded,
-    now: float,
+    job: Job, read: Mapping[str, Job | ConfigError], recorded: _Recorded, now: float
 ) -> JobStatus:
     state, run = recorded.states.get(job.name), recorded.runs.get(job.name)
     pulse = read_pulse(job.directory, run.started_s) if run else None
