@@ -32,6 +32,8 @@ ENVIRONMENT_VARIABLE = "KFETCH_ENV"
 
 _JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 """A job's name is also the name of its directory and of its query in Spark."""
+_VISIBLE = "[!.]*"
+"""Editors and macOS leave hidden files beside those of jobs."""
 
 M = TypeVar("M", bound=Model)
 
@@ -103,7 +105,7 @@ class Project:
 
     def jobs(self) -> list[str]:
         """Returns the names of all jobs, sorted. No other name gets further than a mistake."""
-        return sorted(path.stem for path in self._files("yml") if is_job_name(path.stem))
+        return sorted(path.stem for path in self._directory.glob("*.yml") if is_job_name(path.stem))
 
     def job(self, name: str) -> Job:
         """Read, check and return one job. Raises ConfigError with all of its mistakes."""
@@ -158,21 +160,15 @@ class Project:
         return jobs, [*dict.fromkeys(wrong), *cross_checks.mistakes(jobs, read)]
 
     def _misnamed_files(self) -> Iterator[str]:
-        """Files with the suffix of YAML that kfetch does not read."""
-        for path in self._files("yaml"):
+        """Yields the mistakes of files that kfetch does not read because of their names."""
+        for path in sorted(self._directory.glob(_VISIBLE + ".yaml")):
             yield f"{_printable(path)}:1: is not read: name it {_printable(path.stem)}.yml"
-        for path in self._files("yml"):
+        for path in sorted(self._directory.glob(_VISIBLE + ".yml")):
             if not is_job_name(path.stem):
                 name = _printable(path.stem)
                 yield (
                     f"{_printable(path)}:1: {name} cannot name a job: letters, digits, _ and - can"
                 )
-
-    def _files(self, suffix: str) -> Iterator[Path]:
-        """The files of jobs. Editors and macOS leave hidden ones there."""
-        for path in sorted(self._directory.glob(f"*.{suffix}")):
-            if not path.name.startswith("."):
-                yield path
 
     @property
     def _directory(self) -> Path:
@@ -320,7 +316,7 @@ def _job_file_mistakes(
     directory: Path, environ: Mapping[str, str], texts: Mapping[Path, str]
 ) -> Iterator[str]:
     """Yields the mistakes in each job's file alone, beside a project file that can't be used."""
-    for path in sorted((directory / "jobs").glob("*.yml")):
+    for path in sorted((directory / "jobs").glob(_VISIBLE + ".yml")):
         try:
             document = read(path, environ, {"storage": ""}, texts)
             yield from mistakes.validated_parts(JobFile, document, _STAND_INS)[1]

@@ -399,6 +399,16 @@ def test_files_that_name_no_job(project: Path) -> None:
     ] == sorted(ends)
 
 
+def test_hidden_files_have_no_mistakes_beside_one_of_the_project(project: Path) -> None:
+    """Hidden files are no jobs either if the project's file has a mistake."""
+    (project / "conf" / "jobs" / ".#clicks.yml").symlink_to("joe@host.1234")
+    (project / "conf" / "kfetch.yml").write_text("storage: [x]\n")
+
+    with pytest.raises(ConfigError) as told:
+        config.load(config.find(project), ENVIRON)
+    assert not any(".#clicks" in mistake for mistake in told.value.mistakes)
+
+
 def test_a_cycle_is_told_once(project: Path) -> None:
     """Jobs that wait for each other are named in their order."""
     for name, after in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")):
