@@ -51,7 +51,7 @@ class FormerJob:
         state, delete, file = "is gone", "", _file(job, name)
         if file.exists():  # without its directory, an enabled job would start anew
             state, delete = "is disabled", f"delete {display(file)}, "
-        written = f"topic {self.topic}" if self.topic else "topics that its traces do not tell"
+        written = f"topic {self.topic}" if self.topic else "topics that kfetch does not know"
         return (
             f"job {job.name} has no checkpoint yet, and job {name}, whose file {state}, has "
             f"written {written} to the same table {self.table}: a run would write rows "

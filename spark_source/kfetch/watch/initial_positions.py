@@ -28,12 +28,13 @@ def bound_positions(
     Raises OptionError if the bound has no place for a partition, or names one that is not
     subscribed, or if no record is as young as a time.
     """
+    log_ends = log_ends or lookup.log_ends
     if bound.group:
         return _committed_positions(bound.group, lookup, view)
     places = _places(bound.at_time(time.time_ns() // 1_000_000), lookup, view)
     if bound.by_time:
-        return _positions_at_times(bound, places, lookup, log_ends or lookup.log_ends)
-    return _positions_at_offsets(places, lookup, log_ends or lookup.log_ends)
+        return _positions_at_times(bound, places, lookup, log_ends)
+    return _positions_at_offsets(places, lookup, log_ends)
 
 
 def _committed_positions(group: str, lookup: OffsetLookup, view: ClusterView) -> Positions:
