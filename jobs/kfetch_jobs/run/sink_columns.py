@@ -5,7 +5,7 @@ Delta compares them too, with the first micro-batch. Its sentence names no colum
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -85,15 +85,11 @@ def check_table_types(spark: SparkSession, job: Job, result: StructType) -> None
     """
     table = existing_table(spark, job.target)
     if table and (changed := sorted(changed_types(result, table.toDF().schema))):
-        raise _other_types(job, changed)
-
-
-def _other_types(job: Job, changed: Sequence[str]) -> ConfigError:
-    return ConfigError(
-        f"{job.document.file_line(('transform',))}: {job.target} has other types than the "
-        f"transform gives: {', '.join(changed)}: cast the column to the table's type, or give "
-        "it another name and set sink.options.mergeSchema: true"
-    )
+        raise ConfigError(
+            f"{job.document.file_line(('transform',))}: {job.target} has other types than the "
+            f"transform gives: {', '.join(changed)}: cast the column to the table's type, or give "
+            "it another name and set sink.options.mergeSchema: true"
+        )
 
 
 @contextmanager
@@ -107,10 +103,9 @@ def refused_types(job: Job, rows: DataFrame) -> Iterator[None]:
     try:
         yield
     except AnalysisException as cause:
-        table = existing_table(rows.sparkSession, job.target)
-        if cause.getCondition() != "DELTA_FAILED_TO_MERGE_FIELDS" or table is None:
-            raise
-        raise _other_types(job, sorted(changed_types(rows.schema, table.toDF().schema))) from cause
+        if cause.getCondition() == "DELTA_FAILED_TO_MERGE_FIELDS":
+            check_table_types(rows.sparkSession, job, rows.schema)
+        raise
 
 
 def changed_types(these: StructType, those: StructType, outer: str = "") -> Iterator[str]:
