@@ -161,14 +161,15 @@ class Project:
 
     def _misnamed_files(self) -> Iterator[str]:
         """Yields the mistakes of files that kfetch does not read because of their names."""
-        for path in sorted(self._directory.glob(_VISIBLE + ".yaml")):
-            yield f"{_printable(path)}:1: is not read: name it {_printable(path.stem)}.yml"
-        for path in sorted(self._directory.glob(_VISIBLE + ".yml")):
-            if not is_job_name(path.stem):
-                name = _printable(path.stem)
-                yield (
-                    f"{_printable(path)}:1: {name} cannot name a job: letters, digits, _ and - can"
-                )
+        for path in sorted(self._directory.glob(_VISIBLE)):
+            if path.suffix == ".yaml":
+                wrong = f"is not read: name it {path.stem}.yml"
+            elif path.suffix == ".yml" and not is_job_name(path.stem):
+                wrong = f"{path.stem} cannot name a job: letters, digits, _ and - can"
+            else:
+                continue
+            # A name may have bytes that are not UTF-8.
+            yield f"{display(path)}:1: {wrong}".encode(errors="backslashreplace").decode()
 
     @property
     def _directory(self) -> Path:
@@ -214,12 +215,6 @@ class Project:
 
     def _resolved(self, path: str) -> str:
         return absolute_location(path, self.path.parent)
-
-
-def _printable(name: Path | str) -> str:
-    """Returns a file's name as text. It may have bytes that are not UTF-8."""
-    text = display(name) if isinstance(name, Path) else name
-    return text.encode(errors="backslashreplace").decode()
 
 
 def _transform_mistakes(job: Job) -> Iterator[str]:
