@@ -157,7 +157,7 @@ def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]
             raise _unusable(name, row)
         if row.treatment is Treatment.BATCH and not batch:
             raise _not_supported(row.name, _IN_STREAMS[row.name])
-        if row.treatment is Treatment.IGNORED or (batch and is_for_streams(name)):
+        if row.treatment is Treatment.IGNORED or (batch and row.streams_only):
             ignored.append(name.lower() if row.name.endswith("*") else row.name)
     return tuple(ignored)
 
@@ -173,7 +173,7 @@ def unused_names(names: Iterable[str], chosen: SecurityOptions) -> tuple[str, ..
 def no_effect(name: str) -> str:
     """Returns the warning for an option of ``SourceOptions.ignored``."""
     row = lookup(name)
-    if is_for_streams(name):
+    if row and row.streams_only:
         return f"{name} option ignored in batch queries"
     if name in _ZONES:
         return f"option {name} has no effect: {_ZONES[name]} has no TIMESTAMP"
