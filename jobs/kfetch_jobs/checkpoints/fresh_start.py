@@ -35,12 +35,11 @@ def fresh_start_refusal(job: Job, offsets: bool | None = None) -> str:
     try:
         if job.file.sink.repeatRows or (has_run(job) if offsets is None else offsets):
             return ""
-        former = find_former_job(job)
+        if former := find_former_job(job):
+            return former.sentence(job)
+        return "" if elsewhere else lost_offsets(job)
     except JobsError as error:  # one job's checkpoint must not stop the others
         return f"job {job.name}: {error.message}"
-    if former:
-        return former.sentence(job)
-    return "" if elsewhere else lost_offsets(job)
 
 
 def lost_offsets(job: Job) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,8 @@ from kfetch_jobs.util.files import read_json
 
 ANEW = "give the job a new one, and set sink.repeatRows: true if the job has run before"
 """How a job starts without its checkpoint. See ``fresh_start``."""
-_CHECKPOINT = re.compile(r"[0-9]{20}\.checkpoint\..*(parquet|json)")
+_CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.(?:[0-9]{10}\.([0-9]{10})\.)?.*(parquet|json)")
+"""Its version, the number of its parts if it has several, and its format."""
 _COMMIT = re.compile(r"[0-9]{20}\.json")
 
 
@@ -142,14 +144,16 @@ def queries_of(table: StoredPath) -> set[str]:
     """Returns the ids of the queries that have written to a table; none without a table.
 
     Delta notes the id with each micro-batch, so that it can skip a repeated one. The log's last
-    checkpoint has all of them. Raises OSError if a store fails.
+    checkpoint has all of them. Raises OSError if a store fails, and JobsError for a damaged log.
     """
     log, names = table / "_delta_log", list[str]()
     with _absences(table):
         names = sorted(file.name for file in log.iterdir())
-    checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
-    version = checkpoints[-1].partition(".")[0] if checkpoints else ""
-    files = [name for name in checkpoints if name.startswith(version)]
+    checkpoints = [found for name in names if (found := _CHECKPOINT.fullmatch(name))]
+    parts = Counter((one[1], one[2]) for one in checkpoints)
+    whole = [one for one in checkpoints if parts[one[1], one[2]] >= int(one[2] or 1)]
+    version = whole[-1][1] if whole else ""
+    files = [one[0] for one in whole if one[1] == version]
     files += [name for name in names if _COMMIT.fullmatch(name) and name > version]
     return {query for name in files for query in _queries(log / name)}
 
@@ -176,7 +180,16 @@ def _queries_of_parquet(checkpoint: StoredPath) -> Iterator[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    is_local = isinstance(checkpoint, Path)
-    source: Any = checkpoint if is_local else pa.BufferReader(checkpoint.read_bytes())
-    for column in pq.read_table(source, columns=["txn.appId"]).flatten().columns:
+    try:
+        is_local = isinstance(checkpoint, Path)
+        source: Any = checkpoint if is_local else pa.BufferReader(checkpoint.read_bytes())
+        file = pq.ParquetFile(source)
+        is_noted = "txn" in file.schema_arrow.names
+        columns = file.read(columns=["txn.appId"]).flatten().columns if is_noted else []
+    except pa.ArrowInvalid:
+        raise JobsError(
+            f"{checkpoint} is damaged, so nobody knows which queries have written to its table",
+            action="bring it back, or remove it if the log has all commits before it",
+        ) from None
+    for column in columns:
         yield from map(str, column.drop_null().unique().to_pylist())

@@ -204,6 +204,14 @@ def test_an_unreadable_checkpoint_does_not_count_as_none(kafka: LittleKafka) -> 
     assert "[" not in refusal
 
 
+def test_a_damaged_log_of_the_table(kafka_of_new_job: LittleKafka) -> None:
+    """A half-written checkpoint of the table's log is a refusal, and no end of the supervisor."""
+    written("data/clicks/table")
+    (Path("data/clicks/table/_delta_log") / f"{9:020}.checkpoint.parquet").write_bytes(b"half")
+
+    assert "9.checkpoint.parquet is damaged" in fresh_start_refusal(the_job())
+
+
 @pytest.mark.usefixtures("moved")
 def test_an_unreadable_checkpoint_of_a_job_with_other_tables() -> None:
     """Only former jobs with a table of this one matter, so no other one stops it."""

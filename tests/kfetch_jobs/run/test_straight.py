@@ -169,6 +169,24 @@ def test_queries_of_a_long_log(tmp_path: Path, behind: int) -> None:
     assert {"q0", "q1", "q2", "q3"} == queries_of(tmp_path / "t")
 
 
+def test_a_checkpoint_that_lacks_a_part_is_none(tmp_path: Path) -> None:
+    """Delta takes a checkpoint in parts only with all of them. Without it, all commits count."""
+    log = TableLog(tmp_path / "t", [field("offset")], [])
+    log.open(merge_schema=False)
+    (tmp_path / "t/f").write_bytes(b"1")
+    file = WrittenFile(path="f", size=1, rows=1, partitions={}, statistics="{}")
+    assert log.commit("q", 0, [file], lambda: None)
+    directory = tmp_path / "t/_delta_log"
+    for part in (1, 2):
+        name = f"{9:020}.checkpoint.{part:010}.{3:010}.parquet"
+        (directory / name).write_bytes(b"of three")
+    assert {"q"} == queries_of(tmp_path / "t")
+
+    (directory / f"{9:020}.checkpoint.parquet").write_bytes(b"half")
+    with pytest.raises(JobsError, match=r"9\.checkpoint\.parquet is damaged"):
+        queries_of(tmp_path / "t")
+
+
 @pytest.mark.allow_hosts(["127.0.0.1"])
 def test_what_a_run_asks_a_store(project: Path, store: Store) -> None:
     """Which queries have written to a table, and whether dead letters are half-written. Spark needs
