@@ -137,12 +137,6 @@ def lookup(name: str) -> Option | None:
     return _BY_NAME.get(lowered) or (_BY_NAME[family + "*"] if family else None)
 
 
-def is_for_streams(name: str) -> bool:
-    """Returns whether a batch read ignores an option and its value."""
-    row = lookup(name)
-    return row is not None and row.streams_only
-
-
 def check_names(names: Iterable[str], *, batch: bool = False) -> tuple[str, ...]:
     """Returns the names of options that have no effect in a stream, or in a batch read.
 

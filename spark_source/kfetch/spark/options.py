@@ -13,7 +13,7 @@ from kfetch.errors import OptionError
 from kfetch.formats.options import chosen_formats
 from kfetch.options import columns
 from kfetch.options.bounds import Bound, check_order, ending_bound, starting_bound
-from kfetch.options.catalogue import check_names, is_for_streams, unused_names
+from kfetch.options.catalogue import check_names, unused_names
 from kfetch.options.network import FetchOptions, NetworkOptions
 from kfetch.options.option import OptionReader
 from kfetch.options.security import security
@@ -35,8 +35,7 @@ def parse(options: Mapping[str, str], *, batch: bool = False) -> SourceOptions:
     """
     lowered = {name.lower(): _text(name, value) for name, value in options.items()}
     ignored = check_names(options, batch=batch)
-    used = {n: text for n, text in lowered.items() if not (batch and is_for_streams(n))}
-    read = OptionReader(used)
+    read = OptionReader(lowered)
     # Spark's connector checks in this order: a batch read's bounds, the subscription, the servers.
     bounds = _bounds(read, batch=True) if batch else {}
     topics = subscription(read)

@@ -226,9 +226,9 @@ def test_json_of_the_connector(offsets: dict[str, dict[int, int]]) -> None:
     assert bound == pickle.loads(pickle.dumps(bound))
 
 
-def test_trigger_options_of_batch_reads() -> None:
-    """A batch read ignores the options of streams, with a warning in the connector's words. Their
-    values do not count, as with the connector."""
+@pytest.mark.parametrize("batch", [False, True])
+def test_trigger_options_of_batch_reads(batch: bool) -> None:
+    """A batch read ignores the options of streams, with a warning in the connector's words."""
     names = (
         "maxOffsetsPerTrigger",
         "minOffsetsPerTrigger",
@@ -236,12 +236,9 @@ def test_trigger_options_of_batch_reads() -> None:
         "kfetch.commitGroup",
         "kfetch.planPermission",
     )
-    for value in ("5", "-1", "many"):
-        options = parse({**REQUIRED, **dict.fromkeys(names, value)}, batch=True)
+    options = parse({**REQUIRED, **dict.fromkeys(names, "5")}, batch=batch)
 
-        assert names == options.ignored
-        assert parse(REQUIRED, batch=True).planning == options.planning
-    assert () == parse({**REQUIRED, **dict.fromkeys(names, "5")}).ignored
+    assert (names if batch else ()) == options.ignored
     assert no_effect(names[0]) == "maxOffsetsPerTrigger option ignored in batch queries"
 
 
