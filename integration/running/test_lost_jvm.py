@@ -1,7 +1,8 @@
-"""A job whose JVM dies, as the system's memory killer ends it."""
+"""A job whose JVM dies, as the system's memory killer ends it, and one that Ctrl-C stops."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -32,7 +33,12 @@ def running(
     progress = project.directory / ".kfetch/storage/clicks/checkpoint/offsets/0"
     command = [sys.executable, "-P", "-m", "kfetch", "run", "clicks"]
     with subprocess.Popen(
-        command, cwd=project.directory, env=project.environ, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=project.directory,
+        env=project.environ,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # as in a terminal
     ) as process:
         try:
             wait_until(progress.exists, what="the plan of the first micro-batch")
@@ -54,6 +60,19 @@ def test_a_killed_jvm_is_named(kafka: Cluster, topic: Callable[..., str], tmp_pa
     assert "Connection refused" not in said
     assert "Traceback" not in said
     assert last.endswith(" [SPARK_FAILED]")
+
+
+def test_ctrl_c_waits_for_the_micro_batch(
+    kafka: Cluster, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """A terminal sends SIGINT to all processes of its group. The run ends well, with the
+    micro-batch that was planned."""
+    with running(kafka, topic, tmp_path / "shop") as (process, _):
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+
+    assert 0 == process.returncode, said
+    assert (tmp_path / "shop/.kfetch/storage/clicks/checkpoint/commits/0").exists()
 
 
 @pytest.mark.long  # the unit tests of processes show that the kernel ends a child with its parent

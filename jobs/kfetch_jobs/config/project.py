@@ -165,7 +165,7 @@ class Project:
             if path.suffix == ".yaml":
                 wrong = f"is not read: name it {path.stem}.yml"
             elif path.suffix == ".yml" and not is_job_name(path.stem):
-                wrong = f"{path.stem} cannot name a job: letters, digits, _ and - can"
+                wrong = f"{path.stem} cannot name a job: use letters, digits, _ and -, no - first"
             else:
                 continue
             # A name may have bytes that are not UTF-8.

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -169,7 +170,7 @@ def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> 
     builder = builder.appName(name)
     file = settings_file(settings_path(log), settings)
     # The JVM inherits the output, and the Python workers from the JVM.
-    with _output_to(output), file, _dying_with_this_process():
+    with _output_to(output), file, _dying_with_this_process(), _same_interrupts():
         try:
             return builder.getOrCreate()
         except Exception as cause:
@@ -177,11 +178,23 @@ def _started(name: str, settings: Mapping[str, str], log: Path, output: int) -> 
 
 
 @contextmanager
+def _same_interrupts() -> Iterator[None]:
+    """Keep the handler of SIGINT. PySpark's cancels a micro-batch that a stop waits for."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def _dying_with_this_process() -> Iterator[None]:
     """Let the kernel end a JVM that starts in the block, as soon as this thread is dead.
 
     A JVM that sees the end of its input takes a moment to end, and could commit a micro-batch
-    meanwhile. PySpark's launcher sets ``preexec_fn`` itself, so its ``Popen`` is wrapped.
+    meanwhile. It has a process group of its own, so that a terminal's Ctrl-C does not interrupt its
+    Python processes. PySpark's launcher sets ``preexec_fn`` itself, so its ``Popen`` is wrapped.
     """
     launcher: Any = import_module("pyspark.java_gateway")
     popen, ask_the_kernel = launcher.Popen, die_with_parent()
@@ -189,6 +202,7 @@ def _dying_with_this_process() -> Iterator[None]:
     def start(*arguments: Any, preexec_fn: Callable[[], None], **named: Any) -> Any:
         def prepare() -> None:
             preexec_fn()
+            os.setpgid(0, 0)
             ask_the_kernel()
 
         return popen(*arguments, preexec_fn=prepare, **named)

@@ -215,7 +215,7 @@ def _unmatched(options: SourceOptions, kafka: KafkaReport) -> str:
         return ""
     return (
         f"no topic matches subscribePattern {pattern} yet, or this user may describe none of them: "
-        "a run waits for one"
+        "a run reads nothing until there is one"
     )
 
 

@@ -394,8 +394,8 @@ def test_files_that_name_no_job(project: Path) -> None:
     ends = [one.partition("/jobs/")[2] for one in mistakes]
     assert [
         "caf\\udce9.yaml:1: is not read: name it caf\\udce9.yml",
-        "caf\\udce9.yml:1: caf\\udce9 cannot name a job: letters, digits, _ and - can",
-        "my job.yml:1: my job cannot name a job: letters, digits, _ and - can",
+        "caf\\udce9.yml:1: caf\\udce9 cannot name a job: use letters, digits, _ and -, no - first",
+        "my job.yml:1: my job cannot name a job: use letters, digits, _ and -, no - first",
     ] == sorted(ends)
 
 
