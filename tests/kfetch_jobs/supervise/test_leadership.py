@@ -8,14 +8,13 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from kfetch.storage.lease import Sight, taken
+from kfetch.storage.lease import taken
 from kfetch.storage.processes import boottime, this_process
 from kfetch.storage.versions import VersionedDirectory, VersionedFile, VersionedObject
 from kfetch_jobs.checkpoints.lease_note import noted_lease
@@ -25,7 +24,7 @@ from kfetch_jobs.progress.exit_report import ExitKind
 from kfetch_jobs.progress.term_file import TermFile
 from kfetch_jobs.supervise import control, shared_orders, terms
 from kfetch_jobs.supervise.job_state import JobState, Order, Phase
-from kfetch_jobs.supervise.leadership import Lead, Shared, read_lead, term_file
+from kfetch_jobs.supervise.leadership import read_lead, term_file
 from kfetch_jobs.supervise.order_reply import OrderReply
 from kfetch_jobs.supervise.shared_orders import give_to_leader
 from kfetch_jobs.supervise.shared_state import RUNS_SHARED, SharedOrder, WaitingHost
@@ -33,54 +32,12 @@ from kfetch_jobs.supervise.store import Store, SupervisorRecord
 from kfetch_jobs.supervise.supervisor import Supervisor
 from kfetch_jobs.supervise.supervisor_lock import hold_supervisor_lock
 from tests.kfetch.agent.helpers import wait_until
-from tests.kfetch_jobs.projects import PROJECT
-from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, ONCE, UNTIL_TERM, Stage
+from tests.kfetch_jobs.stage import CONTINUOUS, COPY_REPORT, ONCE, UNTIL_TERM
+from tests.kfetch_jobs.supervise.hosts import Host, write_jobs
 from tests.store import Store as S3
 from tests.store_proxy import Fault, Proxy, proxied
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
-
-
-class Host(Stage):
-    """A host of a project: its own storage, and a state that it shares."""
-
-    def __init__(self, place: Path, state: str, spark: dict[str, str]) -> None:
-        (place / "conf" / "jobs").mkdir(parents=True)
-        lines = "".join(f"  {name}: '{value}'\n" for name, value in spark.items())
-        text = PROJECT.replace("  spark.master: local[2]\n", f"  spark.master: local[2]\n{lines}")
-        more = f"sharedState: {state}\nsharedDirectories: [{place.parent}]\n"
-        (place / "conf" / "kfetch.yml").write_text(more + text)
-        super().__init__(place)
-
-    @property
-    def shared(self) -> Shared:
-        shared = Shared.of(self.project)
-        assert shared is not None
-        return shared
-
-    @contextmanager
-    def lead(self) -> Iterator[Lead]:
-        with self.shared.leading(_no_wait) as lead:
-            yield lead
-
-    @contextmanager
-    def supervisor(self) -> Iterator[Supervisor]:
-        """A supervisor that leads. It ends with the block as by SIGKILL, but for its lease."""
-        project = self.project
-        with (
-            hold_supervisor_lock(project.storage),
-            self.lead() as lead,
-            Supervisor.start(project, self.command, lead) as supervisor,
-        ):
-            try:
-                yield supervisor
-            finally:
-                running = (supervised.process for supervised in supervisor._jobs.values())
-                self._left += [process.child for process in running if process and process.child]
-
-
-def _no_wait(sight: Sight) -> None:
-    raise AssertionError(f"somebody leads: {sight}")
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -109,11 +66,6 @@ def hosts(tmp_path: Path, proxy: Proxy | None) -> Iterator[list[Host]]:
     yield made
     for host in made:
         host.clear()
-
-
-def write_jobs(hosts: list[Host], name: str, text: str, script: str) -> None:
-    for host in hosts:
-        host.job(name, text, script)
 
 
 def test_what_survives(hosts: list[Host]) -> None:

@@ -18,7 +18,7 @@ from kfetch_jobs.supervise.job_state import JobState, Phase
 from kfetch_jobs.supervise.store import supervisor_directory
 from kfetch_jobs.supervise.supervisor import Supervisor
 from tests.kfetch_jobs.stage import CONTINUOUS, UNTIL_TERM
-from tests.kfetch_jobs.supervise.test_leadership import Host
+from tests.kfetch_jobs.supervise.hosts import Host
 from tests.store import Store as S3
 from tests.store_proxy import Fault, Proxy, proxied
 
